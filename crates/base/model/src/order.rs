@@ -482,7 +482,7 @@ impl Order {
     /// Returns true if the order is executed concurrently, without waiting for the queue of orders: it does not change
     /// anything that a queued order changes, or it must not wait for one.
     #[must_use]
-    pub fn is_question(&self) -> bool {
+    pub fn runs_concurrently(&self) -> bool {
         use Order::{
             Activity, CheckPool, Disks, DumpPool, EndConnection, EndSession, HeldVolumes, InspectDisk, KeepState,
             KnowMemberships, Latencies, MembershipsKept, NextEvents, NextMemberships, NextRecorded, Pools, Portals,

@@ -15,7 +15,7 @@ pub const WANT_OF_SPACE_PAUSES: [Duration; 5] = [
 
 /// Retries `attempt`, whose first result was `first`, after each pause of [`WANT_OF_SPACE_PAUSES`] while `may_pass` is
 /// true for its error; returns the last result.
-pub async fn insist<T, E>(
+pub async fn retry_on_error<T, E>(
     pause: &Pause,
     first: Result<T, E>,
     may_pass: impl Fn(&E) -> bool,

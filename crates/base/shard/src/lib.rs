@@ -21,7 +21,7 @@ pub mod world;
 pub use detached::{Detached, Finish};
 pub use executor::Executor;
 pub use group::GroupCommit;
-pub use insist::{WANT_OF_SPACE_PAUSES, insist};
+pub use insist::{WANT_OF_SPACE_PAUSES, retry_on_error};
 pub use interruptible::{CLOCK_STEP, Interruptible, Landings, RunClock, Silence};
 pub use range_lock::{RangeGuard, RangeLocks};
 pub use signal::{Signal, yield_now};

@@ -48,7 +48,7 @@ impl<E: Copy + 'static> SingleFlight<E> {
     /// Waits for a run that starts after this call, and so covers all state before it.
     ///
     /// *Errors*: that of such a run, when none has succeeded since.
-    pub async fn begun_after(&self, start: impl Fn() -> Run<E>) -> Result<(), E> {
+    pub async fn run_after_now(&self, start: impl Fn() -> Run<E>) -> Result<(), E> {
         // A run in progress may have started too early, so the next one is required.
         let needed = self.state.borrow().begun + 1;
         self.until(needed, Some(&start)).await
@@ -220,9 +220,9 @@ mod tests {
     fn run_goes_on_when_who_began_it_leaves_and_serves_only_those_who_came_before_it() {
         let (permits, done, flight) = (Rc::default(), Rc::default(), SingleFlight::new(Spawner::default()));
         let start = work(&permits, &done);
-        let mut first = Box::pin(flight.begun_after(&start));
+        let mut first = Box::pin(flight.run_after_now(&start));
         assert!((&mut first).now_or_never().is_none());
-        let mut second = Box::pin(flight.begun_after(&start));
+        let mut second = Box::pin(flight.run_after_now(&start));
         assert!((&mut second).now_or_never().is_none());
         drop(first);
         permits.set(1);
@@ -239,9 +239,9 @@ mod tests {
         spawner.set(Rc::new(move |task| starts.spawn(task)));
         let (permits, done, flight) = (Rc::default(), Rc::default(), SingleFlight::new(spawner));
         let start = work(&permits, &done);
-        let mut first = Box::pin(flight.begun_after(&start));
+        let mut first = Box::pin(flight.run_after_now(&start));
         assert!((&mut first).now_or_never().is_none());
-        let mut second = Box::pin(flight.begun_after(&start));
+        let mut second = Box::pin(flight.run_after_now(&start));
         assert!((&mut second).now_or_never().is_none());
         drop(first);
         assert_eq!(executor.task_count(), 0, "somebody waits yet");
@@ -250,7 +250,7 @@ mod tests {
         permits.set(2);
         executor.run_ready();
         assert_eq!((executor.task_count(), done.get()), (0, 1), "the run that had begun, and no other");
-        let mut dropped = Box::pin(flight.begun_after(&start));
+        let mut dropped = Box::pin(flight.run_after_now(&start));
         permits.set(0);
         assert!((&mut dropped).now_or_never().is_none());
         drop(dropped);
@@ -264,19 +264,19 @@ mod tests {
         let (permits, done, flight) =
             (Rc::new(Cell::new(1)), Rc::new(Cell::new(2)), SingleFlight::new(Spawner::default()));
         let start = work(&permits, &done);
-        let mut waits = Box::pin(flight.begun_after(&start));
-        assert_eq!(flight.begun_after(&start).now_or_never(), Some(Err(9)));
+        let mut waits = Box::pin(flight.run_after_now(&start));
+        assert_eq!(flight.run_after_now(&start).now_or_never(), Some(Err(9)));
         // The caller that came for the second run needs that one.
         permits.set(9);
         assert_eq!((&mut waits).now_or_never(), Some(Ok(())));
-        assert_eq!((flight.begun_after(&start).now_or_never(), done.get()), (Some(Ok(())), 5));
+        assert_eq!((flight.run_after_now(&start).now_or_never(), done.get()), (Some(Ok(())), 5));
     }
 
     #[test]
     fn run_under_way_is_joined_and_another_begins_where_none_is() {
         let (permits, done, flight) = (Rc::default(), Rc::default(), SingleFlight::new(Spawner::default()));
         let start = work(&permits, &done);
-        let mut first = Box::pin(flight.begun_after(&start));
+        let mut first = Box::pin(flight.run_after_now(&start));
         assert!((&mut first).now_or_never().is_none());
         let mut joins = Box::pin(flight.joined(&start));
         assert!((&mut joins).now_or_never().is_none());

@@ -31,7 +31,7 @@ pub(crate) fn run(options: &ConformOptions, global: &Global) -> Result<(), Failu
         return Err(Failure::Usage(format!("no check has a name that begins with \"{}\"", options.only)));
     }
     // One login attempt first: if it is denied, the reason is reported once, and checks without a login still run.
-    let shut = match knock(&aim) {
+    let shut = match probe_login(&aim) {
         Err(unreachable @ Shut::Unreachable(_)) => return Err(Failure::Failed(unreachable.into())),
         other => other.err(),
     };

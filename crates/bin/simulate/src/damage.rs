@@ -139,7 +139,7 @@ async fn play(stage: &Stage, noted: &RefCell<(Option<Damage>, Found)>) -> Judged
     noted.borrow_mut().0 = Some(damage);
     images.restore(&handles);
     let found = judge(stage, &pool, &volumes).await?;
-    let borne = is_borne(&pool, (members, log_disks), &plans);
+    let borne = is_tolerated(&pool, (members, log_disks), &plans);
     noted.borrow_mut().1 = match found {
         Found::Errors(blocks) if borne => Found::Wrong(format!("{blocks} blocks are lost, which is borne")),
         Found::Refused(why) if borne => Found::Wrong(format!("refused, which is borne: {why}")),
@@ -150,7 +150,7 @@ async fn play(stage: &Stage, noted: &RefCell<(Option<Damage>, Found)>) -> Judged
 
 /// True when nothing may be lost: one block of which a copy exists, or blocks of no more disks than the level
 /// tolerates. The log disks follow the members.
-fn is_borne(pool: &Pool, (members, log_disks): (usize, usize), plans: &[Plan]) -> bool {
+fn is_tolerated(pool: &Pool, (members, log_disks): (usize, usize), plans: &[Plan]) -> bool {
     if let [plan] = plans {
         match plan.structure.copies() {
             Copies::InTwoPlaces if plan.kind != Kind::Swapped => return true,
@@ -185,7 +185,7 @@ async fn judge(stage: &Stage, pool: &Pool, volumes: &[Presented]) -> Judged<Foun
     stage.present(volumes).await?;
     stage.open_portals().await?;
     let units: Vec<_> = volumes.iter().map(|volume| volume.unit.clone()).collect();
-    Ok(match stage.look_tolerantly(&units).await? {
+    Ok(match stage.check_with_losses(&units).await? {
         LossCount { lost_blocks: 0, lost_units: 0 } => Found::Whole,
         LossCount { lost_units: 0, lost_blocks } => Found::Errors(lost_blocks),
         LossCount { lost_units, .. } => Found::Refused(format!("{lost_units} volumes do not serve")),

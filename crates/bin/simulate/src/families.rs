@@ -81,7 +81,7 @@ impl<'a> Families<'a> {
         self.pool.expect_healthy(stage, "after everything was recovered").await?;
         self.pool.pull_all_that_may_be(stage).await?;
         self.look_at_snapshots().await?;
-        self.look_at_all().await
+        self.check_all_blocks().await
     }
 
     /// Starts hosts with `commands` commands in all.
@@ -100,10 +100,10 @@ impl<'a> Families<'a> {
     pub(crate) async fn end_round(&self, traffic: &Traffic, step: Step) -> Judged<()> {
         if step == Step::Dark {
             traffic.stop();
-            self.look_at_all().await?;
+            self.check_all_blocks().await?;
         }
         self.stage.quiet(traffic).await?;
-        self.look_at_all().await
+        self.check_all_blocks().await
     }
 
     /// Executes a random operator action while hosts work, possibly interrupted by a power failure.
@@ -121,7 +121,7 @@ impl<'a> Families<'a> {
                 self.delete_volume().await
             }
             9 => self.change_policy().await,
-            10 => self.go_dark().await,
+            10 => self.cut_power_and_restart().await,
             _ => self.expect_whole().await.map(|()| Step::Done),
         }
     }
@@ -206,7 +206,7 @@ impl<'a> Families<'a> {
         }
         let (gone, provision) = self.volumes.remove(free[self.stage.chance.index(free.len())]);
         self.show().await?;
-        match self.stage.until_dark(Order::DeleteVolume { volume: gone.name.clone() }).await {
+        match self.stage.until_power_failure(Order::DeleteVolume { volume: gone.name.clone() }).await {
             OrderOutcome::Answered(answer) => answer.map_err(|refusal| format!("the volume stays: {refusal}"))?,
             // The deletion may have taken effect or not: the pool decides after the restart.
             OrderOutcome::Dark => {
@@ -240,7 +240,7 @@ impl<'a> Families<'a> {
         self.stage.order(Order::SetVolumePolicy { volume, policy }).await.map(|_| Step::Done)
     }
 
-    pub(crate) async fn go_dark(&self) -> Judged<Step> {
+    pub(crate) async fn cut_power_and_restart(&self) -> Judged<Step> {
         self.pull_the_plug();
         self.come_back(None).await?;
         Ok(Step::Dark)
@@ -283,8 +283,8 @@ impl<'a> Families<'a> {
         Ok(doubtful.as_ref().is_some_and(is_there))
     }
 
-    pub(crate) async fn look_at_all(&self) -> Judged<()> {
-        self.stage.look_at_all(&self.units()).await
+    pub(crate) async fn check_all_blocks(&self) -> Judged<()> {
+        self.stage.check_all_blocks(&self.units()).await
     }
 
     fn oracle<T>(&self, at: usize, work: impl FnOnce(&mut Oracle) -> T) -> T {

@@ -71,7 +71,7 @@ impl Stage {
     }
 
     /// Sends an order and returns its outcome, unless it is time to cut the power before.
-    pub(crate) async fn until_dark(&self, order: Order) -> OrderOutcome {
+    pub(crate) async fn until_power_failure(&self, order: Order) -> OrderOutcome {
         if self.chance.percent(40) {
             return OrderOutcome::Answered(self.ask(order).await.map(drop));
         }

@@ -94,7 +94,7 @@ impl Stage {
     }
 
     /// Reads every block of `units` that was ever written, and a few others, and lets the oracles judge them.
-    pub(crate) async fn look_at_all(&self, units: &[Unit]) -> Judged<()> {
+    pub(crate) async fn check_all_blocks(&self, units: &[Unit]) -> Judged<()> {
         let habits = Habits {
             depth: 1,
             blocks: 1,

@@ -79,7 +79,7 @@ impl Alerts {
         // Ends the delivery tasks when this future is dropped.
         let _tellers = DeliveryTasks(self.clone());
         for name in self.receivers().keys() {
-            self.start_teller(name);
+            self.start_delivery(name);
         }
         loop {
             match self.look().await {
@@ -95,7 +95,7 @@ impl Alerts {
     async fn look(&self) -> Result<(), Refusal> {
         let found = self.control.status.conditions().await?;
         let events =
-            self.control.steward.events(Wanted { since: Some(Book::look_from(now())), ..Wanted::default() }).await;
+            self.control.steward.events(Wanted { since: Some(Book::events_since(now())), ..Wanted::default() }).await;
         let state = self.control.core.state();
         let receivers = self.receivers();
         let is_there = |alert: &Alert| {
@@ -180,7 +180,7 @@ impl Alerts {
             Ok(())
         })?;
         // After the receiver is stored: the task ends if it does not find it.
-        self.start_teller(&name);
+        self.start_delivery(&name);
         self.receiver(&name)
     }
 
@@ -207,7 +207,7 @@ impl Alerts {
             *receiver = receiver.clone().changed(how)?;
             Ok(())
         })?;
-        self.start_teller(name);
+        self.start_delivery(name);
         self.receiver(name)
     }
 
@@ -394,7 +394,7 @@ impl Alerts {
         }
     }
 
-    pub(crate) fn start_teller(self: &Arc<Self>, name: &Name) {
+    pub(crate) fn start_delivery(self: &Arc<Self>, name: &Name) {
         let teller = tokio::spawn(self.clone().tell(name.clone()));
         // A task with the old settings may be in its back-off: it is replaced.
         if let Some(before) = self.tellers().insert(name.clone(), teller.abort_handle()) {

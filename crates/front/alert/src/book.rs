@@ -129,7 +129,7 @@ impl Book {
     }
 
     /// Start of the period from which events are read: long enough to include those whose repetitions are still folded.
-    pub(crate) fn look_from(now: Timestamp) -> Timestamp {
+    pub(crate) fn events_since(now: Timestamp) -> Timestamp {
         // One minute more than the period in which equal events are combined.
         now.minus(FOLDED + 60)
     }

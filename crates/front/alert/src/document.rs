@@ -65,7 +65,7 @@ impl Pending for Changed {
         let now = self.alerts.receivers();
         for name in &self.changed {
             if now.contains_key(name) {
-                self.alerts.start_teller(name);
+                self.alerts.start_delivery(name);
             } else {
                 self.alerts.forget(name);
             }
@@ -84,7 +84,7 @@ impl Pending for Changed {
             Ok(())
         })?;
         // The task of a receiver that was removed in between has ended.
-        before.keys().for_each(|name| alerts.start_teller(name));
+        before.keys().for_each(|name| alerts.start_delivery(name));
         Ok(())
     }
 }

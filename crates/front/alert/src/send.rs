@@ -31,12 +31,12 @@ pub(crate) async fn send(name: &Name, receiver: &Receiver, message: &Message) ->
     // A limit for the whole delivery, in addition to those of its steps.
     let sent = timeout(PATIENCE, sent).await;
     sent.unwrap_or_else(|_| Err(format!("it timed out after {} seconds", PATIENCE.as_secs())))
-        .map(|said| tame(&said))
-        .map_err(|why| tame(&why))
+        .map(|said| sanitize_response(&said))
+        .map_err(|why| sanitize_response(&why))
 }
 
 /// Shortens a foreign response to one line without control characters.
-pub(crate) fn tame(said: &str) -> String {
+pub(crate) fn sanitize_response(said: &str) -> String {
     // Shown in logs and tables: one line without control characters.
     let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
     words.chars().filter(|c| !c.is_control()).take(SAID_CHARS_MAX).collect()

@@ -136,7 +136,7 @@ impl Audit {
             let mut state = self.state();
             let State { waiting, strangers, .. } = &mut *state;
             // Beyond the limit such calls are only counted; the next record has their number.
-            if entry.is_of_a_stranger() && answered.code.is_some() && !strangers.admit(now()) {
+            if entry.is_unauthenticated() && answered.code.is_some() && !strangers.admit(now()) {
                 return;
             }
             // The count goes into this record and starts anew.

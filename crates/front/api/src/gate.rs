@@ -240,7 +240,7 @@ impl Gate {
             && changes(request.method())
             && !is_open
         {
-            admit_origin(headers, true).and_then(|()| admit_word(headers, login)).map_err(refused)?;
+            admit_origin(headers, true).and_then(|()| admit_csrf_token(headers, login)).map_err(refused)?;
         }
         match row {
             // Roles are ordered: each one includes the rights of those below it.
@@ -427,7 +427,7 @@ fn admit_origin(headers: &HeaderMap, must: bool) -> Result<(), Refusal> {
 }
 
 /// Admits a request with the CSRF token of the login session.
-fn admit_word(headers: &HeaderMap, login: &Login) -> Result<(), Refusal> {
+fn admit_csrf_token(headers: &HeaderMap, login: &Login) -> Result<(), Refusal> {
     let said = text(headers, CSRF_HEADER).unwrap_or("");
     // Compared in constant time: the duration must not reveal how many characters match.
     if said.as_bytes().ct_eq(login.csrf.as_bytes()).into() {

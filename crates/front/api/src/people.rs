@@ -117,7 +117,7 @@ impl Users {
         };
         let Some(wrong) = wrong else {
             attempt.succeeded();
-            return self.let_in(name, address, agent);
+            return self.open_session(name, address, agent);
         };
         let penalty = attempt.failed(self.since.elapsed());
         tracing::warn!(user = %name, %address, failures = penalty.failures, "a console login failed");
@@ -136,7 +136,7 @@ impl Users {
         Err(Refusal::new(code::LOGIN_FAILED, wrong, "try again, or ask root for blockyard web link"))
     }
 
-    fn let_in(&self, name: &Name, address: IpAddr, agent: &str) -> Result<LetIn, Refusal> {
+    fn open_session(&self, name: &Name, address: IpAddr, agent: &str) -> Result<LetIn, Refusal> {
         let (cookie, login) = self.logins.open(name, address, agent, now())?;
         tracing::info!(user = %name, %address, "logged in to the console");
         Ok(LetIn { cookie, login })
@@ -198,7 +198,7 @@ impl Users {
         })?;
         // A password that was set by a link ends sessions that somebody else may have opened.
         self.logins.end_others(&name, None);
-        self.let_in(&name, address, agent)
+        self.open_session(&name, address, agent)
     }
 
     /// Reports of all users.

@@ -357,7 +357,7 @@ where
 }
 
 /// `POST` of an action without a body in the answer.
-pub(crate) fn quietly<P, H>(path: &'static str, summary: &'static str, handler: H) -> Row
+pub(crate) fn post_empty<P, H>(path: &'static str, summary: &'static str, handler: H) -> Row
 where
     H: Handler<P, Output = ()>,
 {

@@ -190,7 +190,7 @@ impl Web {
                     Ok((stream, from)) => {
                         // At the limits an idle connection makes room; if all are busy, this one is closed.
                         if let Some(connection) = self.connections.admit(from.ip()) {
-                            let met = self.clone().meet(stream, from, connection, api.clone(), acceptor.clone(), ending.clone());
+                            let met = self.clone().serve_connection(stream, from, connection, api.clone(), acceptor.clone(), ending.clone());
                             connections.spawn(met);
                         }
                     }
@@ -283,7 +283,7 @@ impl Web {
     }
 
     /// Serves one connection.
-    async fn meet(
+    async fn serve_connection(
         self: Arc<Self>,
         stream: TcpStream,
         from: SocketAddr,

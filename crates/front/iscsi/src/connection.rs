@@ -150,7 +150,7 @@ where
             // Notices and completions first: they free resources, and a Close must take effect before new commands
             // start.
             let mut progress = self.take_notices(cx);
-            progress |= self.sit_out_penalty(cx);
+            progress |= self.wait_for_delay(cx);
             progress |= self.finish_commands(cx);
             // Session reinstatement: no input is processed while a predecessor may still execute commands (RFC 7143
             // §6.3.5).
@@ -215,7 +215,7 @@ where
                 }
                 Event::Closed(reason) => {
                     self.tell_end(reason);
-                    self.tell_of_refusal(reason);
+                    self.report_denied_login(reason);
                     // A delayed negative answer keeps its slot until the delay is over; see `sit_out_penalty`.
                     if self.penalty.is_none() {
                         (self.place, self.attempt) = (None, None);
@@ -251,7 +251,7 @@ where
 
     /// Ends the delay after a wrong CHAP response. The slots of the login and of the attempt stay occupied during the
     /// delay, even if the initiator disconnects.
-    fn sit_out_penalty(&mut self, cx: &mut Context<'_>) -> Progress {
+    fn wait_for_delay(&mut self, cx: &mut Context<'_>) -> Progress {
         let over = self.penalty.as_mut().is_some_and(|penalty| penalty.as_mut().poll(cx).is_ready());
         if over {
             (self.penalty, self.place, self.attempt) = (None, None, None);

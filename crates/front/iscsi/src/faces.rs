@@ -53,7 +53,7 @@ impl<W: World> FrontShard<W> for Faces<W> {
         let id = unit.unit.id;
         // Only a presented volume keeps its reservations in memory: hosts expect them after the pool is reopened.
         if shard.access.borrow().access.absent.contains_key(&id) {
-            shard.handed_over.borrow_mut().insert(id, unit.logical_unit.handed_over());
+            shard.handed_over.borrow_mut().insert(id, unit.logical_unit.state_for_handover());
         }
         // Weak references: entries without a holder are dropped here, so that the map stays small.
         let mut withdrawn = shard.withdrawn.borrow_mut();

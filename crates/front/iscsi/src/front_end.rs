@@ -139,7 +139,7 @@ impl<W: World> IscsiFront<W> {
         // Published first: portals are rebalanced by the new policies.
         *self.access.borrow_mut() = access;
         self.publish_access().await;
-        self.share_out();
+        self.rebalance();
         Report::Done
     }
 

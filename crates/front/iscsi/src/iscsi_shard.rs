@@ -220,13 +220,13 @@ impl<W: World> IscsiShard<W> {
         while let Some(message) = inbox.receive().await {
             match message {
                 Message::Run(job) => job(self.clone()),
-                Message::Execute(errand) => self.run_errand(errand),
+                Message::Execute(errand) => self.run_remote_command(errand),
             }
         }
     }
 
     /// Executes a command from another shard. The result is discarded if the session has ended.
-    fn run_errand(&self, errand: RemoteCommand) {
+    fn run_remote_command(&self, errand: RemoteCommand) {
         let RemoteCommand { entry, ran, back } = errand;
         let _ = match self.unit_at(&entry) {
             None => back.send(scsi_unit::absent(ran)),

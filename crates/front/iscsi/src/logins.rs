@@ -60,7 +60,7 @@ impl Logins {
             let busiest = self.counts.iter().max_by_key(|&(_, &count)| count).map(|(&address, _)| address)?;
             self.make_room(|login| login.address == busiest, now)
                 .or_else(|| self.make_room(|_| true, now))
-                .or_else(|| self.let_go_of_held())?;
+                .or_else(|| self.release_delay_slot())?;
         }
         let id = self.next;
         self.next += 1;
@@ -109,7 +109,7 @@ impl Logins {
     }
 
     /// Releases the oldest penalty slot, if penalty slots occupy more than half of all slots.
-    fn let_go_of_held(&mut self) -> Option<()> {
+    fn release_delay_slot(&mut self) -> Option<()> {
         let held = || self.under_way.iter().filter(|(_, login)| login.is_held).map(|(&id, _)| id);
         let oldest = held().next().filter(|_| held().count() > self.bounds.all / 2)?;
         self.end(oldest);

@@ -28,7 +28,7 @@ impl<W: World> UnitRoute<W> {
     }
 
     /// Redirects the route to the location given in `entry`.
-    pub(crate) fn lead_to(&mut self, entry: LunEntry) {
+    pub(crate) fn redirect(&mut self, entry: LunEntry) {
         self.entry = entry;
         self.looked_up = None;
     }

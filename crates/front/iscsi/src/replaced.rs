@@ -52,7 +52,7 @@ impl Replaced {
     }
 
     /// True when the initiator has not received REPORTED LUNS DATA HAS CHANGED for this LUN yet. Marks it as reported.
-    pub(crate) fn tells_now(&mut self, number: u16, unit: VolumeId) -> bool {
+    pub(crate) fn take_report_due(&mut self, number: u16, unit: VolumeId) -> bool {
         let former = self.former.get_mut(&number).filter(|former| former.unit != unit);
         former.is_some_and(|former| !std::mem::replace(&mut former.told, true))
     }
@@ -66,7 +66,7 @@ impl Replaced {
     }
 
     /// True when the initiator addresses the new unit of the LUN for the first time. Returns true once.
-    pub(crate) fn is_taken_up(&mut self, number: u16) -> bool {
+    pub(crate) fn take_first_use(&mut self, number: u16) -> bool {
         self.new.remove(&number)
     }
 }

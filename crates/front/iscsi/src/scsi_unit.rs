@@ -234,7 +234,7 @@ impl<W: World> ScsiUnit<W> {
 
     /// Reports to `nexus` that the unit has replaced another one under its LUN.
     pub fn took_the_place_of_another(&self, nexus: NexusId) {
-        self.logical_unit.took_the_place_of_another(nexus);
+        self.logical_unit.replaced_other_unit(nexus);
     }
 
     /// Clears the pending REPORTED LUNS DATA HAS CHANGED of `nexus` after REPORT LUNS.

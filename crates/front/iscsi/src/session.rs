@@ -178,12 +178,12 @@ impl<W: World> Session<W> {
     pub(crate) fn answer_absent(&mut self, lun: u64, cdb: scsi::Cdb) -> Outcome {
         let shown = scsi::Lun(lun).number().and_then(|number| Some((number, self.luns.get(&number)?.unit)));
         match shown {
-            Some((number, unit)) if self.replaced.tells_now(number, unit) => {
+            Some((number, unit)) if self.replaced.take_report_due(number, unit) => {
                 scsi::absent::replaced(cdb, &self.lun_numbers())
             }
             Some(_) => scsi::absent::execute(cdb, &self.lun_numbers()),
             None => {
-                self.asked_of_hidden(lun, cdb);
+                self.report_unmapped_lun(lun, cdb);
                 scsi::absent::execute(cdb, &self.lun_numbers())
             }
         }
@@ -196,7 +196,7 @@ impl<W: World> Session<W> {
 
     /// Raises a coalesced event for a command to an unmapped LUN. Commands of a device scan are not reported.
     #[cold]
-    fn asked_of_hidden(&self, lun: u64, cdb: scsi::Cdb) {
+    fn report_unmapped_lun(&self, lun: u64, cdb: scsi::Cdb) {
         // A LUN that is not a number of one level cannot be mapped, so it is not reported either.
         let Some(number) = scsi::Lun(lun).number().filter(|_| !PROBES.contains(&cdb.operation_name())) else { return };
         let view = self.shard.access.borrow().clone();
@@ -306,7 +306,7 @@ impl<W: World> Session<W> {
         let incoming = reach.incoming.clone();
         self.attached.insert(at, (number, reach));
         // Evaluated before the unit is attached: it answers true once.
-        let replaces = self.replaced.is_taken_up(number);
+        let replaces = self.replaced.take_first_use(number);
         self.at_home(entry, move |unit| {
             unit.attach(nexus, initiator, port, incoming, entry.read_only);
             if replaces {
@@ -329,7 +329,7 @@ impl<W: World> Session<W> {
                     if inventory_changed {
                         self.at_home(entry, move |unit| unit.inventory_changed(nexus, entry.read_only));
                     }
-                    reach.lead_to(entry);
+                    reach.redirect(entry);
                     self.attached.push((number, reach));
                 }
                 // A unit under another LUN is attached again at first use, or after REPORT LUNS if the LUN was

@@ -192,7 +192,7 @@ impl Control {
     /// *Errors*: the error of the data plane, which has stopped as far as it could.
     pub async fn stop(&self) -> Result<(), Refusal> {
         // A lost record of denied logins is no reason to stay up: log it and stop anyway.
-        if let Err(refusal) = self.refused_logins.note_at_last().await {
+        if let Err(refusal) = self.refused_logins.store_now().await {
             tracing::warn!(%refusal, "the list of denied logins could not be saved");
         }
         // With the change lock, so that no change is cut off halfway.

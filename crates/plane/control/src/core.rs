@@ -71,7 +71,7 @@ impl Core {
 
     /// Takes the change lock if it is free. Periodic work uses it: rather than wait for a change, it skips to
     /// its next round.
-    pub(crate) fn turn_now(&self) -> Option<ChangeGuard<'_>> {
+    pub(crate) fn try_lock_changes(&self) -> Option<ChangeGuard<'_>> {
         self.change.try_lock().ok()
     }
 

@@ -119,7 +119,7 @@ impl IsnsRegistration {
             // Due immediately: a daemon that was restarted registers with its first round.
             Registrar { isns: self.clone(), known: None, period: PERIOD, due: Instant::now(), wanted: None };
         while !*stopping.borrow() {
-            registrar.see_to_it().await;
+            registrar.reconcile().await;
             tokio::select! {
                 () = sleep(ROUND) => {}
                 () = self.changed.notified() => registrar.due = Instant::now(),
@@ -143,7 +143,7 @@ struct Registrar {
 }
 
 impl Registrar {
-    async fn see_to_it(&mut self) {
+    async fn reconcile(&mut self) {
         let wanted = match self.isns.core.state().isns {
             // Switched off: a former registration is withdrawn, and nothing is known of duplicates any more.
             None => {

@@ -64,7 +64,7 @@ impl RefusedLogins {
     }
 
     /// Writes the denied logins now.
-    pub(crate) async fn note_at_last(&self) -> Result<(), Refusal> {
+    pub(crate) async fn store_now(&self) -> Result<(), Refusal> {
         let mut written = self.written.lock().await;
         self.write(&mut written).await
     }

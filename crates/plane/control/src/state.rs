@@ -353,8 +353,8 @@ impl State {
     }
 
     /// Returns the presentations that apply to the host: its own, those of its groups and those of `everyone`.
-    pub fn seen_by<'a>(&'a self, host: &'a Name) -> impl Iterator<Item = &'a PresentationRecord> {
-        self.presentations.iter().filter(move |record| self.stands_for(&record.host, host))
+    pub fn mappings_of<'a>(&'a self, host: &'a Name) -> impl Iterator<Item = &'a PresentationRecord> {
+        self.presentations.iter().filter(move |record| self.replaces(&record.host, host))
     }
 
     /// Returns every pair of host and presentation, host by host; those of unknown initiators come last.
@@ -370,7 +370,7 @@ impl State {
     }
 
     /// Returns the number of presentations of each host that has any.
-    pub fn seen_counts(&self) -> BTreeMap<&Name, usize> {
+    pub fn mapping_counts(&self) -> BTreeMap<&Name, usize> {
         let mut counts = BTreeMap::new();
         self.seen().for_each(|(host, _)| *counts.entry(host).or_default() += 1);
         counts
@@ -413,7 +413,7 @@ impl State {
         nobody_else.then(|| Host { name: name.clone(), initiators: Initiators::Any, networks, proof })
     }
 
-    fn stands_for(&self, who: &Name, host: &Name) -> bool {
+    fn replaces(&self, who: &Name, host: &Name) -> bool {
         who == host || self.is_everyone(who) || self.groups.get(who).is_some_and(|group| group.contains(host))
     }
 

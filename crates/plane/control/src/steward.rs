@@ -84,7 +84,7 @@ impl Reconciler {
         loop {
             match heard {
                 Ok(raised) => {
-                    if let Err(refusal) = self.look_after(raised).await {
+                    if let Err(refusal) = self.handle_events(raised).await {
                         tracing::warn!(%refusal, "the array could not be seen to");
                     }
                 }
@@ -131,7 +131,7 @@ impl Reconciler {
 
     /// Logs the events and runs a round. Events of disks and pools start one immediately; events of hosts and
     /// portals, which unknown initiators can cause at will, at most one per `ROUND`.
-    pub async fn look_after(&self, raised: Vec<Raised>) -> Result<(), Refusal> {
+    pub async fn handle_events(&self, raised: Vec<Raised>) -> Result<(), Refusal> {
         let mut seen = self.seen.lock().await;
         let is_news = raised.is_empty() || raised.iter().any(|raised| concerns_disks(raised.subject.kind));
         if let Err(refusal) = self.core.events.add(&self.core.store, raised) {

@@ -115,13 +115,13 @@ impl<W: World> Watch<W> {
         let blocks_are_atomic = sectors.all(|bytes| bytes >= raid::BLOCK_BYTES);
         // The array holds the listener through this closure.
         let watch = self.clone();
-        let findings: Rc<dyn Fn(Finding)> = Rc::new(move |finding| watch.hear_of(finding));
+        let findings: Rc<dyn Fn(Finding)> = Rc::new(move |finding| watch.on_finding(finding));
         let (spawn, pause) = (Some(spawn_on(world)), Some(pause_on(world)));
         let accept_log_loss = self.accepts_log_loss.get();
         Options { page_bytes, blocks_are_atomic, accept_log_loss, findings: Some(findings), spawn, pause }
     }
 
-    fn hear_of(&self, finding: Finding) {
+    fn on_finding(&self, finding: Finding) {
         match self.pool.get().map(Weak::upgrade) {
             Some(Some(pool)) => pool.note_finding(self.group, finding),
             // The pool is being dropped: nobody is left to report to.

@@ -46,7 +46,7 @@ impl BackEnd {
     ) -> Result<VolumeReport, Refusal> {
         match self {
             Self::Pool => pool::create_volume(shard, spec).await,
-            Self::Alone => unit::open_alone(shard, spec).await,
+            Self::Alone => unit::open_standalone(shard, spec).await,
         }
     }
 
@@ -59,7 +59,7 @@ impl BackEnd {
     ) -> Result<VolumeReport, Refusal> {
         match self {
             Self::Pool => pool::resize_volume(shard, name, size).await,
-            Self::Alone => unit::resize_alone(&shard, id, size).await,
+            Self::Alone => unit::resize_standalone(&shard, id, size).await,
         }
     }
 
@@ -95,7 +95,7 @@ impl BackEnd {
     ) -> Result<(), Refusal> {
         match self {
             Self::Pool => pool::delete_volume(shard, name).await,
-            Self::Alone => unit::close_alone(&shard, id).await,
+            Self::Alone => unit::close_standalone(&shard, id).await,
         }
     }
 }

@@ -77,7 +77,7 @@ pub async fn conduct<W: World>(
     });
     copies::continuing::look_now_and_then(&conductor);
     while let Some(call) = inbox.receive().await {
-        if call.order.is_question() {
+        if call.order.runs_concurrently() {
             let conductor = conductor.clone();
             shard.world.spawn(async move {
                 let answer = conductor.answer(&call.order).await;

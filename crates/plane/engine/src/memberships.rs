@@ -73,7 +73,7 @@ impl Memberships {
     }
 
     /// Waits until the noted membership of the pool is durable. Ready at once if nobody stores memberships.
-    pub(crate) async fn until_kept(&self, pool: PoolId) {
+    pub(crate) async fn until_durable(&self, pool: PoolId) {
         poll_fn(|cx| {
             let mut table = self.table();
             let known = table.known.get(&pool).map(|membership| membership.generation);
@@ -168,16 +168,16 @@ mod tests {
     fn change_of_members_is_waited_for_only_while_somebody_keeps_it() {
         let (memberships, pool) = (Memberships::default(), PoolId::from_bytes([7; 16]));
         memberships.note(membership(3));
-        assert_eq!(memberships.until_kept(pool).now_or_never(), Some(()), "there is no control");
+        assert_eq!(memberships.until_durable(pool).now_or_never(), Some(()), "there is no control");
         assert_eq!(memberships.next().now_or_never(), Some(vec![membership(3)]));
         assert_eq!(memberships.next().now_or_never(), None, "it is told once");
-        assert_eq!(memberships.until_kept(pool).now_or_never(), None);
+        assert_eq!(memberships.until_durable(pool).now_or_never(), None);
         memberships.kept(&[(pool, 3)]);
-        assert_eq!(memberships.until_kept(pool).now_or_never(), Some(()));
+        assert_eq!(memberships.until_durable(pool).now_or_never(), Some(()));
         memberships.note(membership(5));
-        assert_eq!(memberships.until_kept(pool).now_or_never(), None);
+        assert_eq!(memberships.until_durable(pool).now_or_never(), None);
         memberships.kept(&[(pool, 3)]);
-        assert_eq!(memberships.until_kept(pool).now_or_never(), None, "that is the one before");
+        assert_eq!(memberships.until_durable(pool).now_or_never(), None, "that is the one before");
     }
 
     #[test]
@@ -195,6 +195,6 @@ mod tests {
         let refusal = admit(4, false, &[disk(1)]).expect_err("it is older");
         assert_eq!(refusal.code, code::POOL_OUTDATED);
         assert!(refusal.message.contains("on d1, d2") && refusal.hint.contains("attach d1, d2"), "{refusal}");
-        assert_eq!(memberships.until_kept(pool).now_or_never(), Some(()), "what is known from a start is kept");
+        assert_eq!(memberships.until_durable(pool).now_or_never(), Some(()), "what is known from a start is kept");
     }
 }

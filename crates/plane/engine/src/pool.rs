@@ -48,7 +48,7 @@ mod work;
 pub(crate) use care::set_repair;
 pub(crate) use check::{check, dump};
 pub(crate) use copy::{
-    CopyEnd, CopyState, Original, abandon_copy, complete_copy, continued, let_go_of_copy, offer_copy, receive_copy,
+    CopyEnd, CopyState, Original, abandon_copy, complete_copy, continued, close_copy_ends, open_copy_source, create_copy_target,
     send_copy, withdraw_copy,
 };
 pub(crate) use copying::copy_member;
@@ -190,7 +190,7 @@ impl<W: World> GroupState<W> {
     }
 
     /// True while a member is being added, from the order until the reshape has ended and the pool has the space.
-    fn is_widening(&self) -> bool {
+    fn is_expanding(&self) -> bool {
         // A reshape also counts when it has no task yet, as after an opening.
         let reshapes = self.work.get().is_some_and(|work| work.kind() == WorkKind::Reshape);
         self.joining.get() || reshapes || self.array.status().reshape.is_some()
@@ -260,7 +260,7 @@ pub(crate) struct Candidate {
 impl<W: World> OpenPool<W> {
     /// Drops the pool without closing it: see [`ShardContext::abandon`].
     pub(crate) fn abandon(&self) {
-        self.pool.abandon();
+        self.pool.abort();
     }
 
     /// Creates the open pool over these groups: binds their listeners and starts the background tasks of the arrays,
@@ -305,7 +305,7 @@ impl<W: World> OpenPool<W> {
         watches.iter().for_each(|watch| watch.bind(&pool));
         pool.hear_of_failures();
         pool.pool.members().spare(open::survives, pause_on(&shard.world));
-        pool.pool.carry_on_with(spawn_on(&shard.world));
+        pool.pool.set_spawner(spawn_on(&shard.world));
         pool.watch_maps();
         pool.groups.iter().for_each(|(_, group)| pool.drive(group));
         watchdog::watch_members(&pool);

@@ -192,7 +192,7 @@ impl<W: World> ShardContext<W> {
 
     /// True if the content of the unit is in use besides by its hosts: by a copy, a snapshot or a clone.
     pub fn is_content_needed(&self, unit: &Unit<W>) -> bool {
-        unit.is_spared() || self.pool_of(unit).is_some_and(|pool| pool.shares_content_of(unit.id))
+        unit.is_protected() || self.pool_of(unit).is_some_and(|pool| pool.shares_content_of(unit.id))
     }
 
     /// Replaces the data key of an encrypted unit, which makes its present content unreadable (CRYPTOGRAPHIC ERASE).
@@ -214,7 +214,7 @@ impl<W: World> ShardContext<W> {
 
     /// Sets the queue depth below the caches: bounded while some volume has a minimum IOPS or another priority,
     /// otherwise unbounded.
-    pub fn share_out_the_line(&self) {
+    pub fn update_queue_depth(&self) {
         let plain = model::VolumePolicy::default().priority;
         let units = self.units.borrow();
         let mut policies = units.values().map(|unit| unit.policy());

@@ -12,7 +12,7 @@ mod policy;
 mod stack;
 mod store;
 
-pub use alone::{close_alone, open_alone, resize_alone};
+pub use alone::{close_standalone, open_standalone, resize_standalone};
 pub use host_state::{HostState, NotKept};
 pub use meter::{Clock, HostLoad, Meter};
 pub use policy::{cache_id, cache_of, policy_of};
@@ -184,7 +184,7 @@ impl<W: World> Unit<W> {
     }
 
     /// Discards all writes that are not on disk yet: the volume was deleted.
-    pub async fn throw_away(&self) {
+    pub async fn discard_dirty(&self) {
         if let Some(volume) = self.store.policed() {
             volume.discard_dirty().await;
         }
@@ -250,7 +250,7 @@ impl<W: World> Unit<W> {
     }
 
     /// True while a [`Spared`] guard protects the content.
-    pub(crate) fn is_spared(&self) -> bool {
+    pub(crate) fn is_protected(&self) -> bool {
         self.spared.get() > 0
     }
 

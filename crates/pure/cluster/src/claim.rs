@@ -85,7 +85,7 @@ impl Claim {
     /// A damaged mark exposes the previous one, which is no sign of life. A mark that was unreadable at the
     /// earlier read is a sign of life if it is newer than all that were readable.
     #[must_use]
-    pub fn is_life_after(&self, known: Option<&Self>, newest: Option<&Self>) -> bool {
+    pub fn moved_since(&self, known: Option<&Self>, newest: Option<&Self>) -> bool {
         // Without any earlier mark to compare with, a mark is news.
         known.or(newest).is_none_or(|before| match self.age().cmp(&before.age()) {
             Ordering::Less => false,
@@ -97,7 +97,7 @@ impl Claim {
 
     /// True when a daemon with the present seat of `node` made the claim; it has therefore ended.
     #[must_use]
-    pub fn is_of_our_past(&self, node: &Node) -> bool {
+    pub fn is_by_ended_self(&self, node: &Node) -> bool {
         (self.node, self.seat) == (node.id, node.seat)
     }
 }
@@ -146,16 +146,16 @@ pub(crate) mod tests {
             (claim(2, 2, 9), false),
             (claim(2, 4, 0), true),
         ] {
-            assert_eq!(mark.is_life_after(Some(&known), None), lives, "{mark:?}");
+            assert_eq!(mark.moved_since(Some(&known), None), lives, "{mark:?}");
             assert_eq!(
-                mark.is_life_after(None, Some(&known)),
+                mark.moved_since(None, Some(&known)),
                 lives,
                 "{mark:?}, on a disk that could not be read before"
             );
         }
-        assert!(known.is_life_after(None, None), "where none was before, any is one");
+        assert!(known.moved_since(None, None), "where none was before, any is one");
         assert!(
-            !claim(1, 3, 4).is_life_after(Some(&known), Some(&claim(1, 3, 3))),
+            !claim(1, 3, 4).moved_since(Some(&known), Some(&claim(1, 3, 3))),
             "its own disk counts before the others"
         );
     }

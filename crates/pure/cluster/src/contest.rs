@@ -10,7 +10,7 @@ pub fn contested_before<'a>(now: &'a [(Uuid, Vec<Claim>)], found: &[DiskClaim]) 
     // Per disk, only the newest mark can show that its writer is active.
     let newest_now = now.iter().filter_map(|(disk, marks)| Some((*disk, newest_mark(marks)?)));
     newest_now
-        .filter(|(disk, mark)| mark.is_life_after(seen_on(found, *disk), newest(found)))
+        .filter(|(disk, mark)| mark.moved_since(seen_on(found, *disk), newest(found)))
         .map(|(_, mark)| mark)
         .next()
 }
@@ -29,7 +29,7 @@ pub fn contested_after<'a>(
     now.iter().find_map(|(disk, marks)| {
         let known = before.iter().find(|(known, _)| known == disk).and_then(|(_, marks)| newest_mark(marks));
         // Our own mark has appeared since as well; it does not count.
-        marks.iter().find(|mark| mark.is_life_after(known, newest_before) && !mark.is_same_claim(own))
+        marks.iter().find(|mark| mark.moved_since(known, newest_before) && !mark.is_same_claim(own))
     })
 }
 

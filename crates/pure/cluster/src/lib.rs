@@ -24,4 +24,4 @@ mod takeover;
 pub use claim::{Claim, DiskClaim, Node, newest};
 pub use contest::{LastMark, contested_after, contested_before, last_mark};
 pub use lease::{Admission, HEARTBEAT, LEASE, Lease, PATIENCE, WATCH};
-pub use takeover::{Takeover, judge_takeover, must_be_watched};
+pub use takeover::{Takeover, decide_takeover, must_be_watched};

@@ -30,7 +30,7 @@ pub enum Takeover {
 /// `now` are the newest claims of its members; `earlier` are those of a read at least [`WATCH`](crate::WATCH)
 /// before, where there was one. `told` is true when an operator says that the last owner is down.
 #[must_use]
-pub fn judge_takeover(now: &[DiskClaim], earlier: Option<&[DiskClaim]>, node: &Node, told: bool) -> Takeover {
+pub fn decide_takeover(now: &[DiskClaim], earlier: Option<&[DiskClaim]>, node: &Node, told: bool) -> Takeover {
     let Some(owner) = newest(now).filter(|_| must_be_watched(now, node)) else { return Takeover::Free };
     assert!(!owner.released, "who has let go of a pool is not waited for");
     // A single read cannot tell a live owner from one that has crashed.
@@ -38,7 +38,7 @@ pub fn judge_takeover(now: &[DiskClaim], earlier: Option<&[DiskClaim]>, node: &N
     let owner = owner.clone();
     let is_us = owner.node == node.id;
     let lives =
-        |(disk, claim): &DiskClaim| !claim.released && claim.is_life_after(seen_on(earlier, *disk), newest(earlier));
+        |(disk, claim): &DiskClaim| !claim.released && claim.moved_since(seen_on(earlier, *disk), newest(earlier));
     // A mark that moves on any disk is a sign of life.
     if now.iter().any(lives) {
         Takeover::Owned { owner, is_us }
@@ -54,7 +54,7 @@ pub fn judge_takeover(now: &[DiskClaim], earlier: Option<&[DiskClaim]>, node: &N
 #[must_use]
 pub fn must_be_watched(now: &[DiskClaim], node: &Node) -> bool {
     // The newest mark of any member decides; older ones are left over from earlier claims.
-    newest(now).is_some_and(|owner| !owner.released && !owner.is_of_our_past(node))
+    newest(now).is_some_and(|owner| !owner.released && !owner.is_by_ended_self(node))
 }
 
 #[cfg(test)]
@@ -108,7 +108,7 @@ mod tests {
         for (number, (now, earlier, told, decision)) in rows.into_iter().enumerate() {
             let now = now.map(on_both).unwrap_or_default();
             let earlier = earlier.as_ref().map(on_both);
-            let verdict = judge_takeover(&now, earlier.as_deref(), &node(1), told);
+            let verdict = decide_takeover(&now, earlier.as_deref(), &node(1), told);
             assert_eq!(kind(&verdict), decision, "row {number}: {verdict:?}");
             let is_first_look = earlier.is_none();
             assert_eq!(must_be_watched(&now, &node(1)) && is_first_look, decision == "watch", "row {number}");
@@ -120,12 +120,12 @@ mod tests {
         let (old, new) = (claim(2, 3, 4), claim(2, 3, 5));
         let earlier = on_both(&old);
         let one_moved = [(DISKS[0], old.clone()), (DISKS[1], new.clone())];
-        assert_eq!(kind(&judge_takeover(&one_moved, Some(&earlier), &node(1), true)), "owned");
+        assert_eq!(kind(&decide_takeover(&one_moved, Some(&earlier), &node(1), true)), "owned");
         // The newest mark of a disk was damaged since: the one before it is no sign of life.
         let decayed = [(DISKS[0], new.clone()), (DISKS[1], old)];
-        assert_eq!(kind(&judge_takeover(&decayed, Some(&on_both(&new)), &node(1), true)), "forced");
+        assert_eq!(kind(&decide_takeover(&decayed, Some(&on_both(&new)), &node(1), true)), "forced");
         // A disk that was unreadable at the first read is no news.
         let earlier = [(DISKS[0], new.clone())];
-        assert_eq!(kind(&judge_takeover(&on_both(&new), Some(&earlier), &node(1), true)), "forced");
+        assert_eq!(kind(&decide_takeover(&on_both(&new), Some(&earlier), &node(1), true)), "forced");
     }
 }

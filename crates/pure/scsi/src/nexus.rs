@@ -133,7 +133,7 @@ impl Nexuses {
         self.known.borrow_mut().values_mut().for_each(|known| known.standing = standing(&known.name));
     }
 
-    pub(crate) fn is_all_told(&self) -> bool {
+    pub(crate) fn none_pending(&self) -> bool {
         self.untold.get() == 0
     }
 

@@ -394,7 +394,7 @@ impl Operation {
     }
 
     /// True when the operation is executed while a SANITIZE is running.
-    pub(crate) fn is_served_meanwhile(&self) -> bool {
+    pub(crate) fn is_served_during_sanitize(&self) -> bool {
         self.has(MEANWHILE)
     }
 

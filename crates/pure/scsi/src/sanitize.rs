@@ -184,7 +184,7 @@ impl Sanitize {
         let Some(sense) = self.sense(blocks) else { return Ok(()) };
         // SBC-4: after a failure, another SANITIZE is accepted.
         let retries = operation.is_sanitize() && !self.is_running();
-        if retries || operation.is_served_meanwhile() { Ok(()) } else { Err(sense) }
+        if retries || operation.is_served_during_sanitize() { Ok(()) } else { Err(sense) }
     }
 
     /// Executes the SANITIZE command up to its status. `keep` persists the state of the unit.
@@ -219,7 +219,7 @@ impl Sanitize {
         assert!(!self.is_running(), "a second order is refused while one runs");
         self.install_kept(State::Running(Sanitizing::new(method, exits)), keep).await?;
         // Other commands are refused at once with the progress, and do not wait for the end.
-        ticket.stand_aside();
+        ticket.release_claims();
         // Started after the state is durable, so that a restart resumes the operation.
         sanitizer.begin();
         if immediate {

@@ -128,7 +128,7 @@ impl TaskSet {
     }
 
     /// True when a SIMPLE task that completes synchronously may bypass the task set.
-    pub(crate) fn lets_pass(&self) -> bool {
+    pub(crate) fn permits_bypass(&self) -> bool {
         let tasks = self.tasks.borrow();
         // A synchronous task never occupies a place, but must not exceed the limit that others observe.
         tasks.restraining == 0 && tasks.count() < self.tasks_max
@@ -232,7 +232,7 @@ impl TaskSet {
         .await;
     }
 
-    fn stand_aside(&self, place: usize) {
+    fn release_claims(&self, place: usize) {
         let mut wakers = Vec::new();
         {
             // The inner scope ends the borrow before any waker runs.
@@ -433,8 +433,8 @@ impl TaskGuard<'_> {
     }
 
     /// Releases the claims of a running task: it blocks no other task from now on.
-    pub(crate) fn stand_aside(&self) {
-        self.set.stand_aside(self.place);
+    pub(crate) fn release_claims(&self) {
+        self.set.release_claims(self.place);
     }
 
     /// Checks that the task was not aborted.

@@ -105,7 +105,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
 
     /// Returns the state to [restore](Self::restore) in the unit that replaces this one within the same process. It
     /// includes registrations that do not survive power loss (APTPL is zero).
-    pub fn handed_over(&self) -> PersistentState {
+    pub fn state_for_handover(&self) -> PersistentState {
         self.kept()
     }
 

@@ -510,7 +510,7 @@ impl FoundPool {
     }
 
     /// Keeps this part of a split pool and discards the others, whose newest commit is `others`.
-    pub fn give_up_others(&mut self, others: u64) {
+    pub fn discard_other_parts(&mut self, others: u64) {
         (self.outlives, self.gives_up_others) = (Some(others.max(self.generation)), true);
     }
 

@@ -19,7 +19,7 @@ use crate::label::{put_text, take_text};
 use crate::layout::{BLOCK_BYTES, OWNER_PLACES};
 use block::sealed::Format;
 use block::{BlockDevice, Buf, Extent, IoError, Lba, Stable};
-use cluster::{Claim, Node, Takeover, contested_after, contested_before, judge_takeover, newest};
+use cluster::{Claim, Node, Takeover, contested_after, contested_before, decide_takeover, newest};
 use futures_util::future::join_all;
 use sight::all_marks;
 use std::collections::BTreeSet;
@@ -261,7 +261,7 @@ impl FoundPool {
     /// false.
     pub fn admit_owner(&self, earlier: Option<&Self>, node: &Node, told: bool) -> Result<(), PoolRefusal> {
         let pool_name = self.catalog.name.clone();
-        match judge_takeover(&self.marks, earlier.map(Self::marks), node, told) {
+        match decide_takeover(&self.marks, earlier.map(Self::marks), node, told) {
             Takeover::Free | Takeover::Forced => Ok(()),
             Takeover::Owned { owner, is_us } => Err(PoolRefusal::Owned { pool_name, node_name: owner.name, is_us }),
             // Without a second look the owner may be alive.

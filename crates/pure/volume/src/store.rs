@@ -164,7 +164,7 @@ impl<D: BlockDevice + 'static> Store<D> {
         self.state.borrow_mut().on_written = Some(on_written);
     }
 
-    async fn tell_written(&self) {
+    async fn report_written(&self) {
         let on_written = {
             let state = self.state.borrow();
             // The borrow ends before the await: the callback uses the store itself.
@@ -179,8 +179,8 @@ impl<D: BlockDevice + 'static> Store<D> {
     }
 
     /// Records that a member was given up; called with each such change.
-    pub(crate) fn note_given_up(&self) {
-        self.state.borrow_mut().note_given_up();
+    pub(crate) fn note_member_failed(&self) {
+        self.state.borrow_mut().note_member_failed();
     }
 
     /// Sets the callback that learns of every disk that a commit could not reach, before the commit continues
@@ -195,7 +195,7 @@ impl<D: BlockDevice + 'static> Store<D> {
     }
 
     /// Sets the timer with which disks that are out of space are retried.
-    pub(crate) fn insist_with(&self, pause: Pause) {
+    pub(crate) fn set_retry(&self, pause: Pause) {
         self.state.borrow_mut().pause = Some(pause);
     }
 
@@ -275,18 +275,18 @@ impl<D: BlockDevice + 'static> Store<D> {
 
     /// Adds `disk` as a joining disk: it gets every commit from the next on, so that it is at most one behind
     /// when the catalog names it.
-    pub(crate) fn invite(&self, id: Uuid, disk: Rc<D>) {
+    pub(crate) fn add_joining(&self, id: Uuid, disk: Rc<D>) {
         self.attach(id, disk);
         self.state.borrow_mut().guests.push(id);
     }
 
     /// True while the disk gets every commit without being a member.
-    pub(crate) fn is_guest(&self, id: Uuid) -> bool {
+    pub(crate) fn is_joining(&self, id: Uuid) -> bool {
         self.state.borrow().guests.contains(&id)
     }
 
     /// Ends the joining state: the disk gets commits as a member, or none.
-    pub(crate) fn end_visit(&self, id: Uuid) {
+    pub(crate) fn end_joining(&self, id: Uuid) {
         self.state.borrow_mut().guests.retain(|guest| *guest != id);
     }
 
@@ -304,7 +304,7 @@ impl<D: BlockDevice + 'static> Store<D> {
 
     /// Removes `disk`; only a commit in flight may still hold it.
     pub(crate) fn detach(&self, id: Uuid) {
-        self.end_visit(id);
+        self.end_joining(id);
         self.state.borrow_mut().disks.retain(|(known, _)| *known != id);
     }
 
@@ -332,7 +332,7 @@ impl<D: BlockDevice + 'static> Store<D> {
     pub(crate) async fn committed(&self, change: Change) -> Result<(), PoolError> {
         assert!(change <= self.latest(), "only changes that were made are waited for");
         self.until_committed(change).await?;
-        self.tell_written().await;
+        self.report_written().await;
         Ok(())
     }
 
@@ -427,7 +427,7 @@ fn end<D: BlockDevice + 'static>(store: &RefCell<State<D>>, change: u64, outcome
                 member.state = MemberState::Failed;
                 member.since = SINCE_NEXT;
             }
-            state.note_given_up();
+            state.note_member_failed();
         }
         (failed, state.on_failed.clone())
     };
@@ -485,7 +485,7 @@ impl<D: BlockDevice + 'static> State<D> {
 
     /// Records that a member was given up. Writes will follow without an announcement, unless the pool is still
     /// being opened.
-    fn note_given_up(&mut self) {
+    fn note_member_failed(&mut self) {
         if !self.is_opening {
             self.catalog.written = Some(SINCE_NEXT);
         }
@@ -545,7 +545,7 @@ async fn commit_one<D: BlockDevice>(
     let may_pass = |missed: &Missed| matches!(missed, Missed::Io(IoError { kind: IoErrorKind::NoSpace, .. }));
     let mut result = attempt().await;
     if let Some(pause) = pause {
-        result = insist(&pause, result, may_pass, attempt).await;
+        result = retry_on_error(&pause, result, may_pass, attempt).await;
     }
     Took { id, disk, result }
 }

@@ -111,7 +111,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> ThinVolume<D, G> {
     fn told(&self, error: MapError, extent: Extent) -> IoError {
         // A full pool is reported here, once per refused write, for the operator's alert.
         if error == MapError::Full {
-            self.family.shared.tell_exhausted(self.id);
+            self.family.shared.report_exhausted(self.id);
         }
         error.told(extent)
     }

@@ -25,7 +25,7 @@ pub enum Shut {
 /// Logs in once; protocol errors of the target are not reported here, because the checks find them.
 ///
 /// *Errors*: a sentence for the operator.
-pub fn knock(aim: &Aim) -> Result<(), Shut> {
+pub fn probe_login(aim: &Aim) -> Result<(), Shut> {
     match Session::enter(aim, |_| {}) {
         Ok(LoginOutcome::Refused(status)) => Err(Shut::Refused {
             target: aim.target.as_str().to_owned(),
@@ -78,7 +78,7 @@ mod tests {
         let portal = listener.local_addr().expect("it has an address");
         drop(listener);
         let aim: Aim = format!("iscsi://{portal}/iqn.2026-11.x:a").parse().expect("an aim");
-        let shut = knock(&aim).expect_err("nobody listens");
+        let shut = probe_login(&aim).expect_err("nobody listens");
         assert!(matches!(shut, Shut::Unreachable(_)), "{shut}");
         assert!(shut.to_string().contains("look whether the target runs there"), "{shut}");
     }

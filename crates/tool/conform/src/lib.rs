@@ -22,7 +22,7 @@ mod wire;
 pub use aim::{Aim, AimError};
 pub use checks::{CHECKS, Check};
 pub use discover::{Discovered, NotDiscovered, discover};
-pub use knock::{Shut, knock};
+pub use knock::{Shut, probe_login};
 
 /// Verdict of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -97,7 +97,7 @@ pub struct Reached {
 ///
 /// *Errors*: a sentence that says why it is not, and what to do.
 pub fn reach(aim: &Aim) -> Result<Reached, String> {
-    knock(aim).map_err(|shut| shut.to_string())?;
+    probe_login(aim).map_err(|shut| shut.to_string())?;
     let told = Session::login(aim, |_| {}).and_then(|mut session| {
         session.is_lenient = true;
         session.ready()?;

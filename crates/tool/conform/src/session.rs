@@ -327,7 +327,7 @@ impl Session {
     /// *Source*: RFC 7143 §4.2.2.1, §4.2.2.2.
     fn admit(&mut self, pdu: &Pdu) -> Found<TargetPdu> {
         let parsed = pdu.parse()?;
-        unasked::well_made(&parsed, pdu, self.stat_sn)?;
+        unasked::check_format(&parsed, pdu, self.stat_sn)?;
         if !self.is_lenient {
             self.answered.judge(&parsed, pdu, self.stat_sn, self.agreed.error_recovery_level)?;
         }

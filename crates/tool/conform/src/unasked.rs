@@ -16,7 +16,7 @@ const VENDOR_EVENT: u8 = 255;
 /// Checks the format of a ping or an Asynchronous Message; `next` is the expected StatSN.
 ///
 /// *Source*: RFC 7143 §11.9, §11.19.
-pub(crate) fn well_made(parsed: &TargetPdu, pdu: &Pdu, next: StatSn) -> Found {
+pub(crate) fn check_format(parsed: &TargetPdu, pdu: &Pdu, next: StatSn) -> Found {
     match parsed {
         TargetPdu::NopIn(nop_in) => nop_in_is_well_made(nop_in, pdu, next),
         TargetPdu::Async(message) => async_is_well_made(message.event, message.lun, pdu),
@@ -77,7 +77,7 @@ mod tests {
 
     fn judged(header: [u8; 48], data: &[u8]) -> Result<(), String> {
         let pdu = Pdu { header, data: data.to_vec() };
-        well_made(&pdu.parse().expect("a PDU"), &pdu, NEXT).map_err(|finding| match finding {
+        check_format(&pdu.parse().expect("a PDU"), &pdu, NEXT).map_err(|finding| match finding {
             Finding::Wrong(how) => how,
             Finding::Untried(why) => panic!("untried: {why}"),
         })

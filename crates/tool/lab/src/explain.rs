@@ -131,7 +131,7 @@ fn explain_one(point: &Point, sample: &Sample, machine: &Machine) -> Explanation
 /// Returns the first rule that holds, with its evidence.
 // The order matters: a window that is full because a CPU behind it is saturated is an effect, not a cause.
 fn limit(figures: &Figures<'_>) -> (Limit, Vec<String>) {
-    let rules = [all_that_is_asked, full_cpu, full_way, full_window, too_few];
+    let rules = [all_that_is_asked, full_cpu, saturated_resource, full_window, too_few];
     rules.iter().find_map(|rule| rule(figures)).unwrap_or_else(|| {
         let mut evidence = figures.nearest();
         evidence.extend(figures.per_write());
@@ -160,7 +160,7 @@ fn full_cpu(figures: &Figures<'_>) -> Option<(Limit, Vec<String>)> {
     Some(with_parity(figures, fullest, evidence))
 }
 
-fn full_way(figures: &Figures<'_>) -> Option<(Limit, Vec<String>)> {
+fn saturated_resource(figures: &Figures<'_>) -> Option<(Limit, Vec<String>)> {
     let fullest = figures.fullest(|used| !used.is_cpu()).filter(|fullest| fullest.part >= WAY_FULL)?;
     let mut evidence = vec![fullest.fact.clone()];
     evidence.extend(figures.fullest(Use::is_cpu).map(|cpu| cpu.fact.clone()));

@@ -139,7 +139,7 @@ impl Testbed {
         // This order is answered when an event occurs; it must not keep the clock running at full speed.
         let counts = !matches!(call.order, Order::NextEvents);
         // Orders that only query change nothing that a crash image could show.
-        let watch = self.watch.clone().filter(|_| !call.order.is_question());
+        let watch = self.watch.clone().filter(|_| !call.order.runs_concurrently());
         if let Some(watch) = &watch {
             watch(Instant::Before(&call.order));
         }

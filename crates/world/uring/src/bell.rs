@@ -12,7 +12,7 @@ pub(crate) fn new_bell() -> io::Result<Arc<OwnedFd>> {
 }
 
 /// Ends the sleep of the shard that waits for `bell`; callable from any thread.
-pub(crate) fn ring_bell(bell: &OwnedFd) {
+pub(crate) fn notify(bell: &OwnedFd) {
     // The only possible error is a full counter: then the bell is ringing already.
     let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
 }

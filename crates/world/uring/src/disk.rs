@@ -112,7 +112,7 @@ impl Drop for Flight<'_> {
     fn drop(&mut self) {
         if let Some(token) = self.token {
             // Only operations that change the disk need a guard.
-            let guard = || self.changes.map(|bytes| self.disk.orphans.adopt(bytes.clone()));
+            let guard = || self.changes.map(|bytes| self.disk.orphans.register(bytes.clone()));
             self.disk.world.reactor.borrow_mut().abandon_disk(token, guard);
         }
     }

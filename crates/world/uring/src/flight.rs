@@ -24,7 +24,7 @@ enum Flight {
 
 impl Flights {
     /// Allocates a token for an operation that is about to start.
-    pub fn take_off(&mut self) -> Token {
+    pub fn allocate(&mut self) -> Token {
         let token = self.free.pop().unwrap_or_else(|| {
             self.places.push(Flight::Free);
             Token::try_from(self.places.len() - 1).expect("operations under way are bounded by the limits")

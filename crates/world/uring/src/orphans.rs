@@ -24,7 +24,7 @@ pub(crate) struct OrphanGuard {
 
 impl Orphans {
     /// Closes `bytes` to later operations until the guard is dropped.
-    pub fn adopt(&self, bytes: Range<u64>) -> OrphanGuard {
+    pub fn register(&self, bytes: Range<u64>) -> OrphanGuard {
         let mut orphans = self.0.borrow_mut();
         let id = orphans.last().map_or(0, |last| last.id + 1);
         orphans.push(Orphan { id, bytes, waiting: Vec::new() });
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn orphan_holds_back_what_overlaps_it_and_nothing_else() {
         let orphans = Orphans::default();
-        let guard = orphans.adopt(512..1024);
+        let guard = orphans.register(512..1024);
         let mut cx = Context::from_waker(Waker::noop());
         assert!(pin!(orphans.gone_from(&(0..512))).poll(&mut cx).is_ready());
         let later = 1000..2000;

@@ -25,14 +25,14 @@ impl Reactor {
     pub fn new(options: &Options, bell: Arc<OwnedFd>) -> io::Result<Self> {
         let mut backend = Backend::open(options, &bell)?;
         let mut flights = Flights::default();
-        let bell_token = flights.take_off();
+        let bell_token = flights.allocate();
         backend.start(bell_token, wait_for_bell(&bell));
         Ok(Self { backend, flights, bell, bell_token, done: Vec::new() })
     }
 
     /// Starts `operation`; its result is polled with the token.
     pub fn start(&mut self, operation: Operation) -> Token {
-        let token = self.flights.take_off();
+        let token = self.flights.allocate();
         self.backend.start(token, operation);
         token
     }

@@ -1,6 +1,6 @@
 //! World of one shard on Linux, and its reactor loop.
 
-use crate::bell::{new_bell, ring_bell};
+use crate::bell::{new_bell, notify};
 use crate::clock;
 use crate::disk::{Disk, identity};
 use crate::net::{self, TcpListener, TcpStream};
@@ -47,7 +47,7 @@ impl Uring {
     pub(crate) fn new(options: &Options, stop: Stop) -> io::Result<Self> {
         let bell = new_bell()?;
         let reactor = RefCell::new(Reactor::new(options, bell.clone())?);
-        let executor = Executor::new(Box::new(move || ring_bell(&bell)));
+        let executor = Executor::new(Box::new(move || notify(&bell)));
         let spin = RefCell::new(Spin::new(options.busy_poll));
         Ok(Self(Rc::new(Inner {
             executor,

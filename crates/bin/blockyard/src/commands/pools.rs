@@ -78,7 +78,7 @@ pub(super) fn run(desk: &CommandContext, command: PoolCommand) -> Result<(), Fai
         PoolCommand::Destroy { name, yes } => {
             let path = pool_path(&name);
             let seen = confirm::destruction(&desk.client, (&path, "pool"), &name, yes)?;
-            desk.client.delete_as_seen(&path, "", seen.as_ref())?;
+            desk.client.delete_if_unchanged(&path, "", seen.as_ref())?;
             desk.out.said(&format!("pool {name} destroyed; its disks are free"))
         }
     }

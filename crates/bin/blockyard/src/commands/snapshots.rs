@@ -23,7 +23,7 @@ pub(super) fn run(desk: &CommandContext, command: SnapshotCommand) -> Result<(),
         SnapshotCommand::Delete { name, yes } => {
             let path = format!("/snapshots/{name}");
             let seen = confirm::destruction(&desk.client, (&path, "snapshot"), &name, yes)?;
-            desk.client.delete_as_seen(&path, "", seen.as_ref())?;
+            desk.client.delete_if_unchanged(&path, "", seen.as_ref())?;
             desk.out.said(&format!("snapshot {name} deleted; its space is freed in the background"))
         }
         SnapshotCommand::Lock { name, lock } => {

@@ -77,7 +77,7 @@ pub(super) fn run(desk: &CommandContext, command: VolumeCommand) -> Result<(), F
         VolumeCommand::Delete { name, force, yes } => {
             let path = format!("/volumes/{name}");
             let seen = confirm::destruction(&desk.client, (&path, "volume"), &name, yes)?;
-            desk.client.delete_as_seen(&path, forced(force), seen.as_ref())?;
+            desk.client.delete_if_unchanged(&path, forced(force), seen.as_ref())?;
             desk.out.said(&format!("volume {name} deleted"))
         }
     }

@@ -40,7 +40,7 @@ fn revive_all(disks: &[DiskHandle]) {
 
 /// Runs one round of the daemon's own maintenance.
 async fn round(node: &Node) {
-    node.control.steward.look_after(Vec::new()).await.unwrap();
+    node.control.steward.handle_events(Vec::new()).await.unwrap();
 }
 
 /// Registers the key 7 by PERSISTENT RESERVE OUT, with or without persistence through power loss.

@@ -387,7 +387,7 @@ fn scrub_continues_after_a_restart_and_a_kill_and_the_schedule_counts_from_its_e
         // Killed immediately: the pool itself records the end, and the schedule counts from there.
         let node = node.revived(1, None).await;
         assert_eq!(node.pool().await.scrub, Some(ended.clone()));
-        node.control.steward.look_after(Vec::new()).await.unwrap();
+        node.control.steward.handle_events(Vec::new()).await.unwrap();
         assert_eq!(node.control.scrubs.list(&name("tank")).await.unwrap(), [ended]);
         let told = node.codes().await;
         let count = |code| told.iter().filter(|told| **told == code).count();

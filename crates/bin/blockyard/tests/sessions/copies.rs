@@ -228,7 +228,7 @@ fn copy_that_is_cancelled_or_fails_leaves_nothing() {
         assert_eq!(found(&node, "fast/db").await, None, "its pool is closed");
         disks.iter().for_each(DiskHandle::revive);
         for _ in 0..60 {
-            node.control.steward.look_after(Vec::new()).await.unwrap();
+            node.control.steward.handle_events(Vec::new()).await.unwrap();
             sim.sleep(Duration::from_secs(1)).await;
         }
         let mut host = check_whole(&sim, &node).await;
@@ -374,7 +374,7 @@ fn copy_whose_source_is_away_after_a_restart_waits_for_it() {
         node.control.copies.cancel(&"fast/two".parse().unwrap()).await.unwrap();
         assert_eq!(found(&node, "fast/two").await, None);
         away.iter().for_each(DiskHandle::revive);
-        node.control.steward.look_after(Vec::new()).await.unwrap();
+        node.control.steward.handle_events(Vec::new()).await.unwrap();
         slowly(&node, "off").await;
         check_whole(&sim, &node).await;
         sim.sleep(Duration::from_secs(5)).await;

@@ -160,7 +160,7 @@ fn member_that_is_slow_for_as_long_as_the_policy_says_is_copied_to_the_spare() {
             let block = round * 5 % BLOCKS;
             host.write(block, fill(block)).await;
             if round.is_multiple_of(10) {
-                node.control.steward.look_after(Vec::new()).await.unwrap();
+                node.control.steward.handle_events(Vec::new()).await.unwrap();
                 if node.codes().await.contains(&event::SPARE_TOOK_OVER) {
                     break;
                 }

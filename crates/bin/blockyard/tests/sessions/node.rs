@@ -121,7 +121,7 @@ impl Node {
             loop {
                 tokio::select! {
                     raised = tended.steward.hear() => match raised {
-                        Ok(raised) => match tended.steward.look_after(raised).await {
+                        Ok(raised) => match tended.steward.handle_events(raised).await {
                             Err(refusal) if refusal.code == code::ENGINE_GONE => return,
                             seen => seen.unwrap(),
                         },

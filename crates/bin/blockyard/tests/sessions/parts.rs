@@ -232,7 +232,7 @@ fn part_that_was_only_opened_does_not_serve_alone_once_the_other_one_was_written
             node.control.pools.import(&name("tank"), import(true)).await.unwrap();
             written.iter().for_each(|&at| disks[at].revive());
             for _ in 0..60 {
-                node.control.steward.look_after(Vec::new()).await.unwrap();
+                node.control.steward.handle_events(Vec::new()).await.unwrap();
                 sim.sleep(Duration::from_secs(1)).await;
             }
             assert_eq!(node.state().await, PoolState::Degraded, "{level}");

@@ -89,7 +89,7 @@ fn disk_that_does_not_answer_keeps_nobody_from_the_events_and_is_taken_out() {
             let (node, disks, mut host) = furnished_with(&sim, shards, &[], true).await;
             hang(&sim, &disks[0], &mut host).await;
             // Reporting it changes the state, which is to be copied to all disks.
-            let looked = async { node.control.steward.look_after(Vec::new()).await.unwrap() };
+            let looked = async { node.control.steward.handle_events(Vec::new()).await.unwrap() };
             soon(&sim, looked).await;
             let told = node.codes().await;
             assert!(told.contains(&model::event::DISK_STALLED), "{told:?}");
@@ -112,7 +112,7 @@ fn change_that_waits_for_a_disk_keeps_nobody_from_the_events() {
             is_made.set(true);
         });
         sim.sleep(Duration::from_secs(1)).await;
-        let looked = async { node.control.steward.look_after(Vec::new()).await.unwrap() };
+        let looked = async { node.control.steward.handle_events(Vec::new()).await.unwrap() };
         soon(&sim, looked).await;
         let told = node.codes().await;
         assert!(told.contains(&model::event::DISK_STALLED) && !made.get(), "{told:?}");

@@ -31,7 +31,7 @@ enum ReadOutcome {
 
 impl Stage {
     /// Reads every written block of `units` and counts errors; data that the oracle does not allow fails the run.
-    pub(super) async fn look_tolerantly(&self, units: &[Unit]) -> Judged<LossCount> {
+    pub(super) async fn check_with_losses(&self, units: &[Unit]) -> Judged<LossCount> {
         let habits = Habits {
             depth: 1,
             blocks: 1,

@@ -32,7 +32,7 @@ impl Families<'_> {
         let source = CopySource::Volume(self.volumes[at].0.name.clone());
         // The copy shows a point in time between this one and the answer.
         let op = self.oracle(at, Oracle::begin);
-        let came = stage.until_dark(Order::CopyVolume { source, target: target.clone(), id }).await;
+        let came = stage.until_power_failure(Order::CopyVolume { source, target: target.clone(), id }).await;
         let is_cut = matches!(came, OrderOutcome::Dark);
         let mut instant = self.oracle(at, |oracle| oracle.instant(op, is_cut));
         let ended = match came {
@@ -49,7 +49,7 @@ impl Families<'_> {
         if ended.0 {
             let new = self.copy_of(at, &target, id, number, &instant);
             self.take_in(new.clone(), provision).await?;
-            stage.look_at_all(std::slice::from_ref(&new.unit)).await?;
+            stage.check_all_blocks(std::slice::from_ref(&new.unit)).await?;
             let settled = instant.settle(&new.unit.oracle.borrow());
             settled.map_err(|why| format!("{target} is a copy of no instant: {why}"))?;
         }

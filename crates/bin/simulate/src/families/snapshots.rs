@@ -33,7 +33,7 @@ impl Families<'_> {
         // The snapshots show a point in time between this one and the answer.
         let ops: Vec<OpId> = at.iter().map(|&at| self.oracle(at, Oracle::begin)).collect();
         let snapshots = made.iter().map(|(_, name, id)| (name.clone(), *id)).collect();
-        let came = stage.until_dark(Order::CreateSnapshots { snapshots, lock: SnapshotLock::Open }).await;
+        let came = stage.until_power_failure(Order::CreateSnapshots { snapshots, lock: SnapshotLock::Open }).await;
         let is_cut = matches!(came, OrderOutcome::Dark);
         let instants = made.into_iter().zip(ops).map(|((at, name, id), op)| {
             let (volume, provision) = &self.volumes[at];
@@ -72,7 +72,7 @@ impl Families<'_> {
         }
         let at = self.stage.chance.index(self.snapshots.len());
         let (order, id, new) = self.clone_of(at);
-        let came = self.stage.until_dark(order).await;
+        let came = self.stage.until_power_failure(order).await;
         let step = match came {
             OrderOutcome::Answered(Ok(())) => Step::Done,
             OrderOutcome::Answered(Err(refusal)) if refusal.code == code::POOL_FULL => return Ok(Step::Done),
@@ -132,7 +132,7 @@ impl Families<'_> {
         let mut shown = self.presented();
         shown.push(new.clone());
         self.stage.present(&shown).await?;
-        self.stage.look_at_all(std::slice::from_ref(&new.unit)).await?;
+        self.stage.check_all_blocks(std::slice::from_ref(&new.unit)).await?;
         let name = self.snapshots[at].name.clone();
         let settled = self.snapshots[at].instant.settle(&new.unit.oracle.borrow());
         settled.map_err(|why| format!("snapshot {name} is of no instant: {why}"))?;
@@ -149,7 +149,7 @@ impl Families<'_> {
         let Snapshot { name, origin, .. } = &self.snapshots[at];
         let order = Order::RollBack { snapshot: name.clone(), in_use: true };
         let oracle = origin.oracle.clone();
-        match self.stage.until_dark(order).await {
+        match self.stage.until_power_failure(order).await {
             OrderOutcome::Answered(Ok(())) => oracle.borrow_mut().roll_back(&self.snapshots[at].instant, false),
             OrderOutcome::Answered(Err(refusal)) if refusal.code == code::POOL_FULL => {}
             OrderOutcome::Answered(Err(refusal)) => return Err(format!("no way back: {refusal}")),
@@ -172,7 +172,7 @@ impl Families<'_> {
         }
         let at = free[self.stage.chance.index(free.len())];
         let order = Order::DeleteSnapshot { snapshot: self.snapshots[at].name.clone() };
-        match self.stage.until_dark(order).await {
+        match self.stage.until_power_failure(order).await {
             OrderOutcome::Answered(Ok(())) => drop(self.snapshots.remove(at)),
             // A clone of it is still being deleted.
             OrderOutcome::Answered(Err(refusal)) if refusal.code == code::SNAPSHOT_IN_USE => {}

@@ -63,7 +63,7 @@ impl Families<'_> {
         let traffic = stage.start_hosts(1, stage.chance.within(10..=60), &[unit], habits);
         stage.until_over(&traffic, Duration::from_millis(10)).await;
         stage.quiet(&traffic).await?;
-        self.look_at_all().await
+        self.check_all_blocks().await
     }
 
     /// Returns the granule of a volume and its mapped bytes.

@@ -40,11 +40,11 @@ fn what_is_read_after_a_kill_survives_a_power_cut() {
         let outcome = play(seed, None, async |stage| {
             let (pool, volumes, units) = killed(stage, Level::Raid5).await?;
             stage.reopen(&pool, &volumes).await?;
-            stage.look_at_all(&units).await?;
+            stage.check_all_blocks(&units).await?;
             stage.cut_power(&volumes, Crash::NoneLanded);
             stage.come_back(&pool).await;
             stage.reopen(&pool, &volumes).await?;
-            stage.look_at_all(&units).await
+            stage.check_all_blocks(&units).await
         });
         assert_eq!(outcome.wrong, None, "seed {seed}");
     }
@@ -59,7 +59,7 @@ fn disk_that_cannot_flush_when_its_pool_is_opened_is_not_used() {
         let report = stage.reopen(&pool, &volumes).await?;
         let failed = report.members().filter(|member| member.state == MemberState::Failed).count();
         assert_eq!((report.state, failed), (PoolState::Degraded, 1));
-        stage.look_at_all(&units).await
+        stage.check_all_blocks(&units).await
     });
     assert_eq!(outcome.wrong, None);
 }

@@ -45,7 +45,7 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
     families.look_at_snapshots().await?;
     families.expect_whole().await?;
     stage.restart(&pool, &families.presented()).await?;
-    families.look_at_all().await?;
+    families.check_all_blocks().await?;
     families.take_apart().await?;
     expect_used(stage, empty).await?;
     stage.idle_disks().await?;

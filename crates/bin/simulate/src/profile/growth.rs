@@ -64,7 +64,7 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
     stage.idle_disks().await?;
     pool.expect_healthy(stage, "after the pool has grown").await?;
     pool.pull_all_that_may_be(stage).await?;
-    growth.families.look_at_all().await
+    growth.families.check_all_blocks().await
 }
 
 impl Growth<'_> {
@@ -122,7 +122,7 @@ impl Growth<'_> {
             // A power failure during the rebuild, which must be completed after the restart.
             if self.stage.chance.percent(10) {
                 self.stage.world.sleep(self.stage.chance.moment(Duration::from_millis(400))).await;
-                step = self.families.go_dark().await?;
+                step = self.families.cut_power_and_restart().await?;
             }
             self.until_done().await?;
             self.pool.expect_healthy(self.stage, "after a larger disk was filled").await?;
@@ -184,11 +184,11 @@ impl Growth<'_> {
     }
 
     async fn carry_out(&mut self, order: Order) -> Judged<Step> {
-        match self.stage.until_dark(order).await {
+        match self.stage.until_power_failure(order).await {
             OrderOutcome::Answered(answer) => {
                 answer.map(|()| Step::Done).map_err(|refusal| format!("no growth: {refusal}"))
             }
-            OrderOutcome::Dark => self.families.go_dark().await,
+            OrderOutcome::Dark => self.families.cut_power_and_restart().await,
         }
     }
 
@@ -208,7 +208,7 @@ impl Growth<'_> {
             let traffic = self.families.start(self.stage.chance.within(20..=150));
             self.stage.world.sleep(self.stage.chance.moment(WORK_TIME_MAX)).await;
             let step = match self.stage.chance.below(4) {
-                0..=1 => self.families.go_dark().await?,
+                0..=1 => self.families.cut_power_and_restart().await?,
                 2 if !has_lost => {
                     has_lost = self.lose_one().await?;
                     Step::Done

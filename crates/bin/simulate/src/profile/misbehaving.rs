@@ -83,13 +83,13 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
         }
         ward.mend().await?;
         stage.bound_orders(ORDER_TIME_MAX);
-        families.look_at_all().await?;
+        families.check_all_blocks().await?;
     }
     families.look_at_snapshots().await?;
     families.expect_whole().await?;
     // Members that returned, were copied or were rebuilt must hold everything.
     pool.pull_all_that_may_be(stage).await?;
-    families.look_at_all().await
+    families.check_all_blocks().await
 }
 
 /// Runs hosts while faults are injected into members and the array is operated.

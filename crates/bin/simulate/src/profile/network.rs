@@ -32,8 +32,8 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
     stage.world.network().set_faults(NetworkFaults::default());
     stage.quiet(&traffic).await?;
     // Twice: the first check decides what each block holds, and the second must find the same.
-    stage.look_at_all(&units).await?;
-    stage.look_at_all(&units).await?;
+    stage.check_all_blocks(&units).await?;
+    stage.check_all_blocks(&units).await?;
     leave(stage).await
 }
 

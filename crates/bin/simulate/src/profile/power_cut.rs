@@ -30,15 +30,15 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
         }
         if stage.chance.percent(70) {
             // Twice: the first check decides what each block holds, and the second must find the same.
-            stage.look_at_all(&units).await?;
-            stage.look_at_all(&units).await?;
+            stage.check_all_blocks(&units).await?;
+            stage.check_all_blocks(&units).await?;
         }
         if stage.chance.percent(70) {
             stage.quiet(&traffic).await?;
         }
         if stage.chance.percent(40) {
             stage.idle_disks().await?;
-            stage.look_at_all(&units).await?;
+            stage.check_all_blocks(&units).await?;
         }
         traffics.push(traffic);
     }
@@ -46,14 +46,14 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
         stage.quiet(traffic).await?;
     }
     stage.idle_disks().await?;
-    stage.look_at_all(&units).await?;
+    stage.check_all_blocks(&units).await?;
     stage.restart(&pool, &volumes).await?;
-    stage.look_at_all(&units).await?;
+    stage.check_all_blocks(&units).await?;
     // Recovered data must be redundant again.
     stage.idle_disks().await?;
     pool.expect_healthy(stage, "after everything was recovered").await?;
     pool.pull_all_that_may_be(stage).await?;
-    stage.look_at_all(&units).await
+    stage.check_all_blocks(&units).await
 }
 
 pub(crate) async fn volumes(stage: &Stage, pool: &Pool) -> Judged<Vec<Presented>> {

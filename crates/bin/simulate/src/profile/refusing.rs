@@ -39,7 +39,7 @@ impl Refusal {
     }
 
     /// True when hosts may notice only latency.
-    fn is_borne(&self, pool: &Pool) -> bool {
+    fn is_tolerated(&self, pool: &Pool) -> bool {
         pool.plan.integrity && self.kind == IoErrorKind::NoSpace && self.lasts <= BORNE_MAX
     }
 
@@ -76,13 +76,13 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
     pool.expect_healthy(stage, "after members took writes again").await?;
     pool.pull_all_that_may_be(stage).await?;
     families.look_at_snapshots().await?;
-    families.look_at_all().await
+    families.check_all_blocks().await
 }
 
 /// Runs hosts while members refuse writes; afterwards an operator reacts to the state of the pool.
 async fn refuse(stage: &Stage, pool: &Pool, families: &Families<'_>) -> Judged<()> {
     let refusal = Refusal::of_chance(stage, pool.plan.level);
-    let habits = Habits { media_fail: !refusal.is_borne(pool), answers_within: Some(ANSWER_MAX), ..stage.habits() };
+    let habits = Habits { media_fail: !refusal.is_tolerated(pool), answers_within: Some(ANSWER_MAX), ..stage.habits() };
     let habits = Habits { manages: false, ..habits };
     let units: Vec<Unit> = families.units();
     let commands = stage.chance.within(40..=250);
@@ -93,9 +93,9 @@ async fn refuse(stage: &Stage, pool: &Pool, families: &Families<'_>) -> Judged<(
     pool.handles(stage).iter().for_each(|disk| disk.set_faults(DiskFaults::default()));
     stage.until_over(&traffic, Duration::from_millis(100)).await;
     stage.quiet(&traffic).await?;
-    if refusal.is_borne(pool) {
+    if refusal.is_tolerated(pool) {
         pool.expect_healthy(stage, "after members had no space for a moment").await?;
-        return families.look_at_all().await;
+        return families.check_all_blocks().await;
     }
     // A stopped group cannot be closed: its log may hold data of failed writes that no read has returned so far.
     stage.doubt_what_failed(&families.presented(), Torn::Whole);
@@ -103,7 +103,7 @@ async fn refuse(stage: &Stage, pool: &Pool, families: &Families<'_>) -> Judged<(
         look_read_only(stage, pool, families).await?;
     }
     recover(stage, pool, families).await?;
-    families.look_at_all().await
+    families.check_all_blocks().await
 }
 
 /// Opens the pool after a stop or a kill without writes to its disks, because read-only is requested or because the
@@ -134,20 +134,20 @@ async fn look_read_only(stage: &Stage, pool: &Pool, families: &Families<'_>) -> 
     }
     stage.present(&volumes).await?;
     stage.open_portals().await?;
-    families.look_at_all().await?;
+    families.check_all_blocks().await?;
     if done() != before {
         return Err("a pool that is read-only has written to its disks".to_owned());
     }
     pool.handles(stage).iter().for_each(|disk| disk.set_faults(DiskFaults::default()));
     stage.order(Order::ClosePool { pool: pool.name.clone() }).await?;
     stage.order(pool.opening()).await?;
-    families.look_at_all().await
+    families.check_all_blocks().await
 }
 
 /// Reopens the pool and replaces the members that it gave up.
 async fn recover(stage: &Stage, pool: &Pool, families: &Families<'_>) -> Judged<()> {
     stage.restart(pool, &families.presented()).await?;
-    families.look_at_all().await?;
+    families.check_all_blocks().await?;
     let report = stage.pool().await?;
     if report.state == PoolState::Failed {
         return Err(format!("the pool has room, was opened anew, and does not serve: {report:?}"));

@@ -78,7 +78,7 @@ async fn lose_power(stage: &Stage) -> Judged<()> {
             stage.write_as(&volumes, WritePolicy::Back).await?;
         }
         if stage.chance.percent(70) {
-            stage.look_at_all(&units).await?;
+            stage.check_all_blocks(&units).await?;
         }
         if stage.chance.percent(70) {
             stage.quiet(&traffic).await?;
@@ -89,9 +89,9 @@ async fn lose_power(stage: &Stage) -> Judged<()> {
     for traffic in &traffics {
         stage.quiet(traffic).await?;
     }
-    stage.look_at_all(&units).await?;
+    stage.check_all_blocks(&units).await?;
     stage.restart(&pool, &volumes).await?;
-    stage.look_at_all(&units).await?;
+    stage.check_all_blocks(&units).await?;
     stage.idle_disks().await?;
     pool.expect_healthy(stage, "after everything was recovered").await
 }

@@ -101,7 +101,7 @@ impl Entry {
     }
 
     /// True if the caller was not authenticated.
-    pub(crate) fn is_of_a_stranger(&self) -> bool {
+    pub(crate) fn is_unauthenticated(&self) -> bool {
         self.caller.is_none()
     }
 

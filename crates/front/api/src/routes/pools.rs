@@ -1,6 +1,6 @@
 //! Rows for pools.
 
-use crate::row::{Body, Named, Row, act, add, get, list, one, quietly, remove, set};
+use crate::row::{Body, Named, Row, act, add, get, list, one, post_empty, remove, set};
 use control::Control;
 use control::request::{
     AddGroup, AddLog, AddMember, GrowPool, ImportPool, NewPool, PoolSettings, Removal, RemoveLog, RepairPool,
@@ -48,7 +48,7 @@ pub(crate) fn rows() -> Vec<Row> {
 /// Rows for moving a pool between nodes.
 fn moving() -> [Row; 3] {
     [
-        quietly(
+        post_empty(
             "/pools/{name}/export",
             "Export a pool for import on another node",
             |c: C, Named(name): One, Body(how): Body<Removal>| async move { c.pools.export(&name, how).await },

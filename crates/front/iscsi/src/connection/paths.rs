@@ -73,7 +73,7 @@ where
             }
             // A capture that lost data resynchronizes at a PDU boundary, which is known only before the next receive.
             for recorder in &mut path.recorders {
-                recorder.find_heard(self.machine.under_way(slot), self.shard.world.now());
+                recorder.resync_receive(self.machine.under_way(slot), self.shard.world.now());
             }
             let space = self.machine.receive_into(slot);
             // The state machine takes no more input while its output is full: TCP flow control reaches the host.
@@ -128,7 +128,7 @@ where
     fn send_on(&mut self, slot: usize, bytes_max: usize, cx: &mut Context<'_>) -> Progress {
         let Some(path) = self.paths[slot].as_mut().filter(|_| self.machine.wants_to_send(slot)) else { return false };
         let unsent_bytes = self.machine.unsent_bytes(slot);
-        path.recorders.iter_mut().for_each(|recorder| recorder.find_said(unsent_bytes));
+        path.recorders.iter_mut().for_each(|recorder| recorder.resync_send(unsent_bytes));
         let mut slices = SendSlices::new();
         self.machine.gather(slot, &mut slices);
         // Truncated to the byte limit of the round; the rest is sent in a later one.

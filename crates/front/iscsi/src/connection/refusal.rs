@@ -19,7 +19,7 @@ where
     F: Future<Output = Done>,
 {
     /// Reports a denied login, which may have a cause that an operator can correct.
-    pub(super) fn tell_of_refusal(&mut self, reason: CloseReason) {
+    pub(super) fn report_denied_login(&mut self, reason: CloseReason) {
         // A redirection is not a failure: the initiator logs in at the other portal.
         let failed = self.machine.failed_login().filter(|failed| failed.status != LoginStatus::TargetMovedTemporarily);
         let Some(failed) = failed.cloned() else { return };
@@ -32,7 +32,7 @@ where
         };
         let held_back = match reason {
             // Only a wrong response can be a guess of the secret; all other failures are configuration errors.
-            CloseReason::Unproven(Unproven::WrongProof) => self.punish(),
+            CloseReason::Unproven(Unproven::WrongProof) => self.record_failure(),
             _ => Duration::ZERO,
         };
         let text = |name: IscsiName| name.as_str().to_owned();
@@ -74,7 +74,7 @@ where
     }
 
     /// Records a wrong CHAP response as a possible guess. Returns the delay of the answer.
-    fn punish(&mut self) -> Duration {
+    fn record_failure(&mut self) -> Duration {
         let now = self.shard.world.now();
         let (Some(attempt), Some(asker)) = (&self.attempt, &self.asker) else { return Duration::ZERO };
         let penalty = attempt.failed(now.since(Time::default()));

@@ -17,7 +17,7 @@ impl<W: World> IscsiFront<W> {
             let portals: Vec<SocketAddr> = self.portals.borrow().keys().copied().collect();
             portals.into_iter().for_each(|portal| self.tell_of_link(portal, &before));
             self.publish_access().await;
-            self.share_out();
+            self.rebalance();
         }
     }
 

@@ -62,7 +62,7 @@ impl<W: World> IscsiFront<W> {
 
     /// Asks sessions on drained or overloaded portals to log in again. One session of each initiator is asked per
     /// round, so that its other paths continue.
-    pub(super) fn share_out(self: &Rc<Self>) {
+    pub(super) fn rebalance(self: &Rc<Self>) {
         // A newer change of the portals supersedes this run.
         let turn = self.sharing.get() + 1;
         self.sharing.set(turn);

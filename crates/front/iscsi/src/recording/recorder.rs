@@ -61,8 +61,8 @@ impl Recorder {
             redactor: None,
         };
         let mut recorder = Self { tape, ends, hears: way(true), says: way(false), now };
-        recorder.find_heard(heard, now);
-        recorder.find_said(unsent_bytes);
+        recorder.resync_receive(heard, now);
+        recorder.resync_send(unsent_bytes);
         recorder
     }
 
@@ -77,7 +77,7 @@ impl Recorder {
     }
 
     /// Resynchronizes the receive direction before a receive. `heard` is the received part of the PDU in progress.
-    pub fn find_heard(&mut self, heard: UnderWay<'_>, now: Time) {
+    pub fn resync_receive(&mut self, heard: UnderWay<'_>, now: Time) {
         // Only a direction that lost its position has to find one.
         if !matches!(self.hears.place, StreamState::Seeks) {
             return;
@@ -97,7 +97,7 @@ impl Recorder {
     }
 
     /// Resynchronizes the send direction before a send. The queued output of `unsent_bytes` ends with a PDU.
-    pub fn find_said(&mut self, unsent_bytes: usize) {
+    pub fn resync_send(&mut self, unsent_bytes: usize) {
         if matches!(self.says.place, StreamState::Seeks) {
             self.says.place = StreamState::Skips(unsent_bytes);
         }
@@ -243,7 +243,7 @@ mod tests {
         }
         let told = tape.next().now_or_never().expect("something");
         assert_eq!((told.pieces.len(), told.lost), (2, 2));
-        recorder.find_heard(UnderWay::Left(8), Time(5));
+        recorder.resync_receive(UnderWay::Left(8), Time(5));
         recorder.heard(&PDU[..8], Time(5));
         recorder.heard(&PDU, Time(5));
         assert_eq!(heard(&tape), [(2 * 48 + 8, 48)]);
@@ -258,7 +258,7 @@ mod tests {
         recorder.heard(&login, Time(5));
         assert_eq!(heard(&tape), [(0, 148)]);
         recorder.heard(&login.repeat(3), Time(5));
-        recorder.find_heard(UnderWay::Begun(&[]), Time(5));
+        recorder.resync_receive(UnderWay::Begun(&[]), Time(5));
         recorder.heard(b"CHAP_R=0x1234", Time(5));
         assert_eq!(heard(&tape), []);
         recorder.said(&[IoSlice::new(&login)], login.len(), Time(5));

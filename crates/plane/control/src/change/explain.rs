@@ -67,7 +67,7 @@ impl Presentations {
         // Read once, so that all points describe the same moment.
         let (portals, sessions) = (self.portals.list().await?, self.sessions.list().await?);
         let mut points = vec![of_volume(&report)];
-        let shown: Vec<&PresentationRecord> = state.seen_by(host).filter(|shown| shown.volume == *volume).collect();
+        let shown: Vec<&PresentationRecord> = state.mappings_of(host).filter(|shown| shown.volume == *volume).collect();
         points.extend(shown.iter().map(|shown| of_presentation(&state, host, shown)));
         if shown.is_empty() {
             let sentence = format!("volume {volume} is not presented to host {host}, nor to a group of it");
@@ -185,7 +185,7 @@ fn groups_of(shown: &PresentationRecord) -> String {
 fn of_others(state: &State, host: &Name, volume: &VolumeName) -> Option<Point> {
     // Hosts that can only read cannot corrupt it.
     let writes =
-        |other: &&Name| *other != host && state.seen_by(other).any(|shown| shown.volume == *volume && !shown.read_only);
+        |other: &&Name| *other != host && state.mappings_of(other).any(|shown| shown.volume == *volume && !shown.read_only);
     let others: Vec<&str> = state.hosts.keys().filter(writes).map(Name::as_str).collect();
     let sentence = format!("{} can write to it, too", others.join(", "));
     let remedy = "make sure that all use a cluster file system or reservations, or present it with --read-only";

@@ -127,7 +127,7 @@ impl HostGroups {
 fn admit_into(state: &State, group: &Name, host: &Name) -> Result<(), Refusal> {
     for shown in state.presentations.iter().filter(|record| record.host == *group) {
         // Within a target, a host has each LUN and each volume once.
-        let mut seen = state.seen_by(host).filter(|record| record.target == shown.target);
+        let mut seen = state.mappings_of(host).filter(|record| record.target == shown.target);
         let Some(other) = seen.find(|record| record.lun == shown.lun || record.volume == shown.volume) else {
             continue;
         };

@@ -109,7 +109,7 @@ impl Hosts {
     pub fn list(&self) -> Vec<HostReport> {
         let state = self.core.state();
         // Counted once for all hosts.
-        let counts = state.seen_counts();
+        let counts = state.mapping_counts();
         let sees = |name: &Name| counts.get(name).copied().unwrap_or_default();
         state.hosts.iter().map(|(name, record)| HostReport::of(name, record, &state, sees(name))).collect()
     }
@@ -118,7 +118,7 @@ impl Hosts {
     pub fn report(&self, name: &Name) -> Result<HostReport, Refusal> {
         let state = self.core.state();
         let record = state.hosts.get(name).ok_or_else(|| unknown_host(name))?;
-        Ok(HostReport::of(name, record, &state, state.seen_by(name).count()))
+        Ok(HostReport::of(name, record, &state, state.mappings_of(name).count()))
     }
 }
 

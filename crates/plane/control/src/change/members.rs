@@ -68,7 +68,7 @@ impl Pools {
         self.core.commit(&turn, |state| {
             state.learn(&pool);
             if !in_its_place {
-                state.let_go(name, FormerMember { pool: pool.name.clone(), ..former });
+                state.mark_former_member(name, FormerMember { pool: pool.name.clone(), ..former });
             }
         })?;
         if in_its_place {

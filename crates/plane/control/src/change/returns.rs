@@ -93,7 +93,7 @@ impl Returns {
         // The write lock keeps imports out while disks are inspected: an inspected disk cannot be opened.
         let _alone = self.pools.opening.write().await;
         // A change in progress is not waited for; the next round tries again.
-        let Some(turn) = self.core.turn_now() else { return Ok(false) };
+        let Some(turn) = self.core.try_lock_changes() else { return Ok(false) };
         let name = &pool.name;
         if let Err(refusal) = self.core.engine.done(Order::ClosePool { pool: name.clone() }).await {
             tracing::warn!(pool = %name, %refusal, "a pool that has failed cannot be closed");
@@ -212,7 +212,7 @@ impl Returns {
             matches!(record.backend, Backend::File { .. }) && open.binary_search(name).is_err()
         });
         for (name, record) in lost {
-            let Some(_turn) = self.core.turn_now() else { return Ok(()) };
+            let Some(_turn) = self.core.try_lock_changes() else { return Ok(()) };
             // The volume may have been deleted since the list was read.
             if !self.core.state().volumes.contains_key(name) {
                 continue;

@@ -95,13 +95,13 @@ impl Spares {
         // Waiting times run from the first round in which a member was missing.
         vigil.watch(&pools);
         self.announce(vigil, &pools).await?;
-        let is_wanted = |pool: &PoolReport| lost(pool).next().is_some() || sick(pool).next().is_some();
+        let is_wanted = |pool: &PoolReport| lost(pool).next().is_some() || failing_members(pool).next().is_some();
         // The common case ends here, without the change lock.
         if !pools.iter().any(|pool| is_wanted(pool) || self.arrived(pool).next().is_some()) {
             return Ok(());
         }
         let turn = self.core.turn().await;
-        self.enter_arrived(&turn, &pools)?;
+        self.record_finished_copies(&turn, &pools)?;
         // The list is read again under the lock: an operator may have replaced a disk since.
         // A failed pool cannot rebuild, and a read-only one must not be written.
         let may_be_filled = |pool: &&PoolReport| pool.state != PoolState::Failed && pool.read_only.is_none();
@@ -109,12 +109,12 @@ impl Spares {
             // A group in reshape gets its spares when the reshape has finished.
             for (group, member) in lost(pool).filter(|(group, _)| group.reshape.is_none()) {
                 if vigil.is_due(member) {
-                    self.place_one(&turn, vigil, pool, group, member).await?;
+                    self.replace_member(&turn, vigil, pool, group, member).await?;
                 }
             }
-            for (group, member) in sick(pool) {
+            for (group, member) in failing_members(pool) {
                 if vigil.may_copy(member) {
-                    self.relieve(vigil, pool, group, member).await?;
+                    self.replace_failing(vigil, pool, group, member).await?;
                 }
             }
         }
@@ -141,7 +141,7 @@ impl Spares {
         Ok(())
     }
 
-    async fn place_one(
+    async fn replace_member(
         &self,
         turn: &ChangeGuard<'_>,
         vigil: &mut SpareMonitor,
@@ -152,7 +152,7 @@ impl Spares {
         // Read for each member, because the one before may have used a spare.
         let spares = self.ready().await?;
         let of = member.disk.as_ref().map_or_else(|| member.id.to_string(), ToString::to_string);
-        for spare in fitting(&spares, &pool.name, group.member_size) {
+        for spare in matching_spares(&spares, &pool.name, group.member_size) {
             let order = Order::ReplaceDisk {
                 failed: member.disk.clone().unwrap_or_else(|| unnamed(member.id)),
                 member: Some(member.id),
@@ -166,7 +166,7 @@ impl Spares {
                     self.core.commit(turn, |state| {
                         state.learn(&report);
                         if let Some(disk) = &member.disk {
-                            state.let_go(disk, former(pool, &spare.disk, member.state != MemberState::Missing));
+                            state.mark_former_member(disk, former(pool, &spare.disk, member.state != MemberState::Missing));
                         }
                         if let Some(record) = state.pools.get_mut(&pool.name) {
                             record.taken.push(taken);
@@ -197,7 +197,7 @@ impl Spares {
 
     /// Starts the copy of a member with too many errors, or that is slow for too long, to a fitting spare.
     /// Without a spare, a useless member is failed, if all other members of its group are in sync.
-    async fn relieve(
+    async fn replace_failing(
         &self,
         vigil: &mut SpareMonitor,
         pool: &PoolReport,
@@ -206,7 +206,7 @@ impl Spares {
     ) -> Result<(), Refusal> {
         let Some(disk) = &member.disk else { return Ok(()) };
         let spares = self.ready().await?;
-        for spare in fitting(&spares, &pool.name, group.member_size) {
+        for spare in matching_spares(&spares, &pool.name, group.member_size) {
             // Recorded before the attempt, so that a refusal backs off as well.
             vigil.copied.insert(member.id, Instant::now());
             let order = Order::CopyMember { disk: disk.clone(), replacement: spare.disk.clone(), force: spare.force };
@@ -256,7 +256,7 @@ impl Spares {
     }
 
     /// Records spares whose copies have finished as members.
-    fn enter_arrived(&self, turn: &ChangeGuard<'_>, pools: &[PoolReport]) -> Result<(), Refusal> {
+    fn record_finished_copies(&self, turn: &ChangeGuard<'_>, pools: &[PoolReport]) -> Result<(), Refusal> {
         for pool in pools {
             let taken: Vec<(&DiskName, TakenRecord)> = self.arrived(pool).collect();
             if taken.is_empty() {
@@ -267,7 +267,7 @@ impl Spares {
                 for (spare, TakenRecord { of, .. }) in &taken {
                     // `of` may be the identity of a member without a name, which is no disk name.
                     if let Ok(disk) = of.parse() {
-                        state.let_go(&disk, former(pool, spare, true));
+                        state.mark_former_member(&disk, former(pool, spare, true));
                     }
                 }
                 if let Some(record) = state.pools.get_mut(&pool.name) {
@@ -370,7 +370,7 @@ impl SpareMonitor {
         places.sort_by_key(|(due, ..)| *due);
         let mut coming = BTreeMap::new();
         for (due, pool, group, member) in places {
-            let Some(spare) = fitting(&spares, &pool.name, group.member_size).first().map(|spare| spare.disk.clone())
+            let Some(spare) = matching_spares(&spares, &pool.name, group.member_size).first().map(|spare| spare.disk.clone())
             else {
                 continue;
             };
@@ -398,7 +398,7 @@ fn lost(pool: &PoolReport) -> impl Iterator<Item = (&GroupReport, &MemberReport)
 
 /// Returns members in service that the policy says to copy to a spare, with their groups; none of a group that
 /// already copies one, or that is in reshape.
-fn sick(pool: &PoolReport) -> impl Iterator<Item = (&GroupReport, &MemberReport)> {
+fn failing_members(pool: &PoolReport) -> impl Iterator<Item = (&GroupReport, &MemberReport)> {
     let is_sick = |member: &&MemberReport| {
         member.state == MemberState::InSync && member.fitness != MemberFitness::Fit && member.copy.is_none()
     };
@@ -415,7 +415,7 @@ fn worst<'a>(group: &'a GroupReport, is_sick: impl Fn(&&'a MemberReport) -> bool
 
 /// Returns the fitting spares, the best first: those assigned to the pool before global ones, the smallest
 /// first.
-fn fitting<'a>(spares: &'a [Spare], pool: &Name, needed: Size) -> Vec<&'a Spare> {
+fn matching_spares<'a>(spares: &'a [Spare], pool: &Name, needed: Size) -> Vec<&'a Spare> {
     let may = |spare: &&Spare| spare.size >= needed && spare.pool.as_ref().is_none_or(|own| own == pool);
     let mut fitting: Vec<&Spare> = spares.iter().filter(may).collect();
     // Small spares first, so that large ones stay available for large members.

@@ -83,13 +83,13 @@ impl Volumes {
             };
             match one {
                 Ok(one) => made.push(one),
-                Err(refusal) => return Err(self.unmake(made, refusal).await),
+                Err(refusal) => return Err(self.roll_back_created(made, refusal).await),
             }
         }
         // Volumes in pools are committed by their pools; this commit records the others.
         match self.core.commit(&turn, |state| state.volumes = next.volumes) {
             Ok(()) => Ok(made.into_iter().map(|one| one.report).collect()),
-            Err(refusal) => Err(self.unmake(made, refusal).await),
+            Err(refusal) => Err(self.roll_back_created(made, refusal).await),
         }
     }
 
@@ -230,7 +230,7 @@ impl Volumes {
             return Ok(());
         }
         let shapes = self.core.engine.unit_shapes(Order::UnitShapes).await?;
-        match self.core.turn_now().filter(|_| self.core.state().lacks_shapes(&shapes)) {
+        match self.core.try_lock_changes().filter(|_| self.core.state().lacks_shapes(&shapes)) {
             Some(turn) => self.learn_shapes(&turn).await,
             None => Ok(()),
         }
@@ -337,7 +337,7 @@ impl Volumes {
     }
 
     /// Deletes the volumes that were just created, and returns the refusal.
-    async fn unmake(&self, made: Vec<MadeVolume>, refusal: Refusal) -> Refusal {
+    async fn roll_back_created(&self, made: Vec<MadeVolume>, refusal: Refusal) -> Refusal {
         // In reverse order, and a file only after its volume has let go of it.
         for MadeVolume { report, file } in made.into_iter().rev() {
             let gone = self.core.engine.done(Order::DeleteVolume { volume: report.name.clone() }).await;

@@ -134,7 +134,7 @@ impl Configuration {
         if let Err(refusal) = self.carry_out(&document, makes, how, annex, (&mut made, &mut pending)).await {
             return Err(self.take_back(made, pending, &before, refusal).await);
         }
-        if let Err(refusal) = self.are_back(&awaited, within).await {
+        if let Err(refusal) = self.wait_for_relogin(&awaited, within).await {
             let refusal = self.take_back(made, pending, &before, refusal).await;
             let sentence = format!("configuration rolled back: {}", refusal.message);
             self.core.raise(

@@ -35,7 +35,7 @@ impl Configuration {
     ///
     /// *Errors*: an initiator is missing; immediately where the change has taken a volume from it, which no
     /// login brings back.
-    pub(super) async fn are_back(&self, awaited: &[Awaited], within: Option<Span>) -> Result<(), Refusal> {
+    pub(super) async fn wait_for_relogin(&self, awaited: &[Awaited], within: Option<Span>) -> Result<(), Refusal> {
         let until = Instant::now() + within.map_or(WITHIN, |span| Duration::from_millis(span.millis()));
         loop {
             let (state, sessions) = (self.core.state(), self.sessions.list().await?);
@@ -68,7 +68,7 @@ impl Awaited {
             .iter()
             .find(|(_, host)| host.initiators.contains(&self.initiator))
             .or_else(|| state.hosts.iter().find(|(_, host)| host.any))
-            .map(|(name, _)| state.seen_by(name).map(|record| record.volume_id).collect())
+            .map(|(name, _)| state.mappings_of(name).map(|record| record.volume_id).collect())
             .unwrap_or_default();
         // Decided by the state alone, without waiting for a login.
         let lost = self.saw.iter().find(|(id, _)| !presented.contains(id));
@@ -97,7 +97,7 @@ fn seen_by(initiator: &Iqn, state: &State, sessions: &[SessionReport]) -> BTreeM
     for session in of(initiator, sessions) {
         let Some(host) = &session.host else { continue };
         // The LUNs of the session as the data plane reports them count, not only those that the state maps.
-        let shown = state.seen_by(host).filter(|record| {
+        let shown = state.mappings_of(host).filter(|record| {
             let target = state.targets.get(&record.target).map(|target| target.iqn.as_str());
             session.target.as_deref() == target && session.luns.contains(&record.lun)
         });

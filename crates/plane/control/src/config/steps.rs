@@ -55,7 +55,7 @@ pub(super) fn access_steps(before: &State, after: &State, sessions: &[SessionRep
     let (was, is) = (by_place(before), by_place(after));
     all.extend(compared(&was, &is, |&(volume, host, _), was, is| {
         let seen_as = |record: &&PresentationRecord| seen_as(record);
-        let hit = was.map(|was| view.who_see(was, is.is_some())).unwrap_or_default();
+        let hit = was.map(|was| view.sessions_with(was, is.is_some())).unwrap_or_default();
         (format!("presentation of volume {volume} to {host}"), told(was.map(seen_as), is.map(seen_as)), hit)
     }));
     all.extend(former_lun_steps(before, after));
@@ -126,7 +126,7 @@ impl<'a> View<'a> {
         Hit { sessions: sessions.filter(|session| sees(session)).map(|session| session.id).collect(), effect: LOSES }
     }
 
-    fn who_see(&self, record: &PresentationRecord, still: bool) -> Hit {
+    fn sessions_with(&self, record: &PresentationRecord, still: bool) -> Hit {
         let hosts: BTreeSet<&str> =
             self.before.hosts_of(&record.host).chain([&record.host]).map(Name::as_str).collect();
         let sessions = hosts.into_iter().flat_map(|host| self.by_host.get(host).into_iter().flatten());

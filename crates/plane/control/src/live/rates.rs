@@ -171,7 +171,7 @@ impl LiveRates {
             volumes.extend(rates);
         }
         // Percentiles do not add up, so the histograms of all volumes are merged and evaluated once.
-        total.spread_over(&took);
+        total.set_percentiles(&took);
         let (sessions, hosts) = each.sessions(before, now);
         let disks_before: BTreeMap<&DiskName, DiskCounters> =
             before.disks.iter().map(|(name, all)| (name, *all)).collect();
@@ -199,7 +199,7 @@ impl Rates {
         self.reads + self.writes + self.others
     }
 
-    fn spread_over(&mut self, took: &Histogram) {
+    fn set_percentiles(&mut self, took: &Histogram) {
         (self.p50_us, self.p99_us, self.p999_us) = (took.within_us(500), took.within_us(990), took.within_us(999));
         self.rows = took.rows();
     }
@@ -234,7 +234,7 @@ impl Each {
             written_bytes: self.rate(bytes[1].0, bytes[1].1),
             ..Rates::default()
         };
-        rates.spread_over(all);
+        rates.set_percentiles(all);
         rates
     }
 
@@ -290,7 +290,7 @@ impl Each {
         }
         sessions.sort_by(|a, b| b.rates.commands().total_cmp(&a.rates.commands()));
         let host = |(host, (mut rates, took, sessions)): (Option<Name>, (Rates, Histogram, u32))| {
-            rates.spread_over(&took);
+            rates.set_percentiles(&took);
             HostRates { host, rates, sessions }
         };
         let mut hosts: Vec<HostRates> = hosts.into_iter().map(host).collect();

@@ -22,7 +22,7 @@ impl State {
     }
 
     /// Marks the disk `name` as a former member: another disk has taken its place.
-    pub(crate) fn let_go(&mut self, name: &DiskName, former: FormerMember) {
+    pub(crate) fn mark_former_member(&mut self, name: &DiskName, former: FormerMember) {
         if let Some(record) = self.disks.get_mut(name) {
             record.former = Some(former);
         }

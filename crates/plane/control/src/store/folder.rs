@@ -213,7 +213,7 @@ impl Folder {
     /// Renames a damaged file to a name that nothing reads, and so keeps its content.
     ///
     /// *Errors*: it cannot be renamed.
-    pub(super) fn put_aside(&self, name: &str, number: u64) -> Result<(), Refusal> {
+    pub(super) fn quarantine(&self, name: &str, number: u64) -> Result<(), Refusal> {
         let path = self.file(name, number);
         let mut aside = path.clone().into_os_string();
         aside.push(ASIDE);

@@ -80,7 +80,7 @@ impl Store {
         self.rewrite_documents(&hold.damaged)?;
         self.write_version(State::clone(&self.state()))?;
         for (name, number) in &hold.damaged {
-            self.folder.put_aside(name, *number)?;
+            self.folder.quarantine(name, *number)?;
         }
         Ok(())
     }

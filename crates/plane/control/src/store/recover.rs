@@ -109,7 +109,7 @@ pub fn take(dir: &Path, copy: &Copy) -> Result<u64, Refusal> {
     let body = serde_json::to_vec(&copy.state).map_err(|error| damaged(dir, &error))?;
     folder.write(&header, &body)?;
     // Only after the copy is durable.
-    lost.into_iter().try_for_each(|number| folder.put_aside(STATE, number))?;
+    lost.into_iter().try_for_each(|number| folder.quarantine(STATE, number))?;
     Ok(number)
 }
 

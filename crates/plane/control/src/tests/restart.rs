@@ -50,7 +50,7 @@ async fn who_was_not_let_in_is_known_after_a_restart() {
     let mut testbed = Testbed::default();
     testbed.hosts.refused.clone_from(&refused);
     let array = Array::on(tempfile::tempdir().expect("a folder"), testbed).await;
-    array.control.steward.look_after(Vec::new()).await.expect("seen to");
+    array.control.steward.handle_events(Vec::new()).await.expect("seen to");
     let array = array.restarted().await;
     assert_eq!(array.control.refused_logins.list().await.expect("told"), refused);
     array.control.core.keep_document("refused-logins", "what another version kept".into()).expect("kept");

@@ -12,7 +12,7 @@ fn name(text: &str) -> Name {
 }
 
 async fn round(array: &Array) {
-    array.control.steward.look_after(Vec::new()).await.expect("looked at");
+    array.control.steward.handle_events(Vec::new()).await.expect("looked at");
 }
 
 fn take_away(array: &Array, disks: &[&str]) {

@@ -33,7 +33,7 @@ async fn members(array: &Array, pool: &str) -> Vec<(String, MemberState)> {
 /// Runs rounds of the reconcile loop until no spare is placed any more and every rebuild has finished.
 async fn rounds(array: &Array) {
     for _ in 0..6 {
-        array.control.steward.look_after(Vec::new()).await.expect("looked at");
+        array.control.steward.handle_events(Vec::new()).await.expect("looked at");
         while array.control.pools.list().await.expect("pools").iter().any(|pool| pool.rebuild().is_some()) {}
     }
 }
@@ -45,7 +45,7 @@ async fn spare_takes_the_place_of_a_failed_member_by_itself() {
     array.control.spares.add(&name("f1"), of("tank")).await.expect("a spare");
     array.control.pools.pause(&name("tank"), true).await.expect("paused");
     array.control.pools.fail_disk(&name("d1")).await.expect("failed");
-    array.control.steward.look_after(Vec::new()).await.expect("looked at");
+    array.control.steward.handle_events(Vec::new()).await.expect("looked at");
     assert_eq!(members(&array, "tank").await[1], ("f1".to_owned(), MemberState::Rebuilding), "its own goes first");
     array.control.pools.pause(&name("tank"), false).await.expect("resumed");
     rounds(&array).await;
@@ -74,7 +74,7 @@ async fn spares_are_not_spent_twice_for_one_place() {
     }
     array.control.pools.fail_disk(&name("d0")).await.expect("failed");
     array.control.pools.fail_disk(&name("e1")).await.expect("failed");
-    let (one, other) = (array.control.steward.look_after(Vec::new()), array.control.steward.look_after(Vec::new()));
+    let (one, other) = (array.control.steward.handle_events(Vec::new()), array.control.steward.handle_events(Vec::new()));
     let (one, other) = tokio::join!(one, other);
     one.and(other).expect("looked at");
     rounds(&array).await;
@@ -220,6 +220,6 @@ async fn disk_that_holds_something_is_a_spare_only_by_force_and_takes_over_then(
     array.control.spares.add(&name("f0"), NewSpare { force: true, ..of("tank") }).await.expect("a spare");
     array.control.pools.pause(&name("tank"), true).await.expect("paused");
     array.control.pools.fail_disk(&name("d1")).await.expect("failed");
-    array.control.steward.look_after(Vec::new()).await.expect("looked at");
+    array.control.steward.handle_events(Vec::new()).await.expect("looked at");
     assert_eq!(members(&array, "tank").await[1], ("f0".to_owned(), MemberState::Rebuilding));
 }

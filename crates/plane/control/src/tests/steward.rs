@@ -13,7 +13,7 @@ fn name(text: &str) -> Name {
 /// Runs one round of the reconcile loop: collects events and handles them.
 async fn round(array: &Array) {
     let raised = array.control.steward.hear().await.expect("something happened");
-    array.control.steward.look_after(raised).await.expect("looked at");
+    array.control.steward.handle_events(raised).await.expect("looked at");
 }
 
 async fn codes(array: &Array) -> Vec<EventCode> {
@@ -27,7 +27,7 @@ async fn events_tell_the_story_of_a_disk_and_survive_a_restart() {
     let array = Array::on(tempfile::tempdir().expect("a folder"), slow).await;
     array.furnish().await;
     array.add_disks(&["f0"]).await;
-    array.control.steward.look_after(Vec::new()).await.expect("looked at");
+    array.control.steward.handle_events(Vec::new()).await.expect("looked at");
     array.control.pools.fail_disk(&name("d0")).await.expect("failed");
     round(&array).await;
     let replace = Replace { replacement: name("f0"), force: false, confirmed: false };
@@ -59,7 +59,7 @@ async fn array_is_not_looked_at_for_each_stranger_at_the_door() {
     array.furnish().await;
     let looked = async |subject: Subject, code| {
         let raised = Raised::new(Timestamp::from_unix(1), code, subject, "something has happened");
-        array.control.steward.look_after(vec![raised]).await.expect("looked at");
+        array.control.steward.handle_events(vec![raised]).await.expect("looked at");
         array.control.steward.seen.lock().await.looked.expect("it was looked at")
     };
     let stranger = || Subject::new(SubjectKind::Host, &name("stranger"));
@@ -78,7 +78,7 @@ async fn events_name_a_pool_that_is_not_there() {
         std::fs::remove_file(array.folder().join(disk)).expect("removes");
     }
     let array = array.restarted().await;
-    array.control.steward.look_after(Vec::new()).await.expect("looked at");
+    array.control.steward.handle_events(Vec::new()).await.expect("looked at");
     let told = array.control.steward.events(Wanted { after: 1, ..Wanted::default() }).await;
     assert!(told.iter().all(|told| told.code == event::POOL_UNOPENED && told.subject.name == "tank"), "{told:?}");
     assert_eq!(told.iter().map(|told| told.times).sum::<u64>(), 1, "once, with the reason");

@@ -160,9 +160,9 @@ impl<W: World> Conductor<W> {
         // Keeps the search for unfinished copies away until this one is listed.
         let _busy = self.copies.keep_busy(id);
         let what = source.clone();
-        let original = self.at(from, move |shard| pool::offer_copy(shard, what, (id, target_pool))).await?;
+        let original = self.at(from, move |shard| pool::open_copy_source(shard, what, (id, target_pool))).await?;
         let (name, like) = (target.clone(), original.clone());
-        let received = self.at(to, move |shard| pool::receive_copy(shard, name, id, like)).await;
+        let received = self.at(to, move |shard| pool::create_copy_target(shard, name, id, like)).await;
         let (size, block_bytes) = (original.size, original.block_bytes);
         let ends = Ends { original, pool, from, to };
         // Nothing half done is left: the source is released again.

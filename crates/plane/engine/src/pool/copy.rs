@@ -142,7 +142,7 @@ pub(super) fn is_for_copy(snapshot: &str) -> bool {
 /// Opens the source of a copy and pins it until [`withdraw_copy`].
 ///
 /// *Errors*: `VOLUME_UNKNOWN`, `SNAPSHOT_UNKNOWN`, `VOLUME_NO_MAP`, and those of taking a snapshot.
-pub(crate) async fn offer_copy<W: World>(
+pub(crate) async fn open_copy_source<W: World>(
     shard: Rc<ShardContext<W>>,
     source: CopySource,
     (id, target_pool): (VolumeId, PoolId),
@@ -219,7 +219,7 @@ pub(crate) async fn withdraw_copy<W: World>(shard: Rc<ShardContext<W>>, pool: Na
 ///
 /// *Errors*: as for creating a volume; `POOL_FULL` also if the mapped space of the source does not fit. *Durability*:
 /// when it returns.
-pub(crate) async fn receive_copy<W: World>(
+pub(crate) async fn create_copy_target<W: World>(
     shard: Rc<ShardContext<W>>,
     name: VolumeName,
     id: VolumeId,
@@ -336,7 +336,7 @@ pub(crate) async fn complete_copy<W: World>(
 }
 
 /// Closes both ends of a suspended copy. The partial target and the snapshot stay.
-pub(crate) async fn let_go_of_copy<W: World>(shard: Rc<ShardContext<W>>, pool: Name, id: VolumeId) {
+pub(crate) async fn close_copy_ends<W: World>(shard: Rc<ShardContext<W>>, pool: Name, id: VolumeId) {
     let Ok(pool) = find(&shard, &pool) else { return };
     drop(pool.copies.outgoing.borrow_mut().remove(&id));
     drop(pool.copies.incoming.borrow_mut().remove(&id));
@@ -423,7 +423,7 @@ impl<W: World> RemoteTarget<W> {
             let device = pool.copies.incoming.borrow().get(&id).cloned()?;
             // Flush before the commit: the record must not claim data that a power loss could still take away.
             let _: Stable = device.flush(Written::attest()).await.ok()?;
-            pool.pool.keep_copied(uuid_of(id), next, copied_bytes).await.ok()
+            pool.pool.store_copied(uuid_of(id), next, copied_bytes).await.ok()
         });
         if kept.await.flatten().is_none() {
             tracing::warn!(volume = %self.target, "how far its copy is could not be recorded");

@@ -59,7 +59,7 @@ impl Held {
 
 impl<W: World> OpenPool<W> {
     /// Holds the volume back for as long as the pool is open, with an event.
-    pub(super) fn hold_back(&self, volume: Uuid, why: &str) {
+    pub(super) fn block_volume(&self, volume: Uuid, why: &str) {
         let name = self.volume_name(volume).map_or_else(|| volume.to_string(), |name| name.to_string());
         tracing::error!(pool = %self.name, volume = name, why, "a volume is offline");
         self.held.0.borrow_mut().insert(volume, why.to_owned());

@@ -335,7 +335,7 @@ impl<W: World> LogRemoval<'_, W> {
         }
         // Removing checks that no volume needs the log; giving it up does not.
         let removed = if lost {
-            self.pool.pool.write_log().forget_group().await
+            self.pool.pool.write_log().discard_group().await
         } else {
             self.pool.pool.write_log().remove_group().await
         };
@@ -404,7 +404,7 @@ impl<W: World> LogOwner for Keeper<W> {
             let volumes = volumes.into_iter().map(|volume| Uuid::from_u128(volume.0)).collect();
             // The catalog must say that the log failed before a volume is acknowledged in write-through: its entries
             // are older from then on.
-            let abandoned = pool.pool.write_log().abandon(id, volumes).await;
+            let abandoned = pool.pool.write_log().abort(id, volumes).await;
             let sentence = format!(
                 "the log device of pool {} has failed: {error}; its volumes use write-through, and its contents \
                  are being destaged from memory",

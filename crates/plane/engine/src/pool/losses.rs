@@ -217,7 +217,7 @@ impl<W: World> LostList<'_, W> {
             return;
         }
         let number = u16::try_from(group).expect("a pool has at most 64 groups");
-        if let Err(error) = self.0.pool.keep_lost(number, losses.record()).await {
+        if let Err(error) = self.0.pool.store_lost(number, losses.record()).await {
             tracing::warn!(pool = %self.0.name, group, %error, "the list of lost blocks is not in the catalog");
         }
     }

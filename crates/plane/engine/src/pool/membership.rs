@@ -66,7 +66,7 @@ pub(super) fn note_membership<W: World>(pool: &OpenPool<W>) {
 pub(super) async fn keep_membership<W: World>(pool: &OpenPool<W>) {
     note_membership(pool);
     // A bounded wait: the state disk of the node must not stop a pool.
-    let kept = pin!(pool.shard.memberships.until_kept(pool.id));
+    let kept = pin!(pool.shard.memberships.until_durable(pool.id));
     let late = pin!(pool.shard.world.sleep(KEPT_WITHIN));
     if let Either::Right(_) = select(kept, late).await {
         let sentence = format!(

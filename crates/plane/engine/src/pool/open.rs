@@ -58,7 +58,7 @@ pub(crate) async fn open<W: World>(
     let Opening { id, candidates, mut taking, read_only, whole } = opening;
     let mut why = read_only.then(|| ASKED_FOR.to_owned());
     if why.is_none() {
-        let mut looked = look_at(&shard, &candidates, false, taking.told).await;
+        let mut looked = probe_disks(&shard, &candidates, false, taking.told).await;
         // Disks that hang are interrupted while the pool is assembled; after that its own watchdog takes over.
         let _guard = SilenceGuard::over(&shard, looked.iter().map(|looked| &looked.disk));
         // A split pool is reduced to one part before anything else is judged.
@@ -70,7 +70,7 @@ pub(crate) async fn open<W: World>(
         }
     }
     // The disks are opened again, this time for reading only.
-    let mut looked = look_at(&shard, &candidates, true, false).await;
+    let mut looked = probe_disks(&shard, &candidates, true, false).await;
     parting::keep_one(&shard, id, &mut looked, &mut taking)?;
     open_read_only(&shard, id, &looked, &taking, why.unwrap_or_default()).await
 }
@@ -89,10 +89,10 @@ async fn open_written<W: World>(
     })?;
     keys::admit(&found, taking)?;
     // Claim before assembling: replaying the redo logs writes to the disks.
-    let (found, taken) = own::take(shard, taking, found, looked, async || look_again(looked, id).await).await?;
+    let (found, taken) = own::take(shard, taking, found, looked, async || reprobe(looked, id).await).await?;
     let mut found = found;
     found.announce_writes();
-    others.into_iter().for_each(|others| found.give_up_others(others));
+    others.into_iter().for_each(|others| found.discard_other_parts(others));
     let Assembled { pool, troubles, log_refused } = assemble_pool(shard, id, &found, looked, taking).await?;
     let opened = AfterOpen { pool: &pool, found: &found };
     opened.tell_of_damage(looked);
@@ -104,7 +104,7 @@ async fn open_written<W: World>(
     }
     // The pool key must be set before volumes are opened, which may be encrypted.
     pool.bring_key(taking).await?;
-    opened.tell_of_trouble(&troubles);
+    opened.report_problems(&troubles);
     opened.agree().await?;
     // The node's row must name the members that are current now before hosts can write.
     membership::keep_membership(&pool).await;
@@ -225,7 +225,7 @@ fn wanted(id: PoolId) -> Uuid {
 }
 
 /// As [`find_pool`], with the disks probed again.
-pub(super) async fn look_again<W: World>(looked: &[ProbedDisk<W>], id: PoolId) -> Result<FoundPool, Refusal> {
+pub(super) async fn reprobe<W: World>(looked: &[ProbedDisk<W>], id: PoolId) -> Result<FoundPool, Refusal> {
     let probes = join_all(looked.iter().map(|looked| volume::probe(&looked.disk))).await;
     pick(assemble(&probes), id, looked)
 }
@@ -254,7 +254,7 @@ fn pick<W: World>(survey: Survey, id: PoolId, looked: &[ProbedDisk<W>]) -> Resul
 }
 
 /// Opens and probes the disks; those that cannot be opened or do not answer are left out.
-pub(super) async fn look_at<W: World>(
+pub(super) async fn probe_disks<W: World>(
     shard: &Rc<ShardContext<W>>,
     candidates: &[Candidate],
     read_only: bool,
@@ -432,7 +432,7 @@ impl<W: World> AfterOpen<'_, W> {
         }
     }
 
-    pub(super) fn tell_of_trouble(&self, troubles: &[(usize, Trouble)]) {
+    pub(super) fn report_problems(&self, troubles: &[(usize, Trouble)]) {
         let pool = &self.pool.name;
         // Accepted losses are reported together with the volumes that may be affected.
         for (group, hole) in
@@ -531,7 +531,7 @@ impl<W: World> AfterOpen<'_, W> {
                 }
             }
             // A dirty group needs a resync, an interrupted reshape continues.
-            if !record.clean || self.pool.groups[number].is_widening() {
+            if !record.clean || self.pool.groups[number].is_expanding() {
                 self.pool.start_repair(number);
             }
         }

@@ -131,7 +131,7 @@ pub(crate) async fn keep_state<W: World>(shard: &Rc<ShardContext<W>>, version: u
     for pool in shard.pools.borrow().values() {
         let (pool, bytes, writing) = (pool.clone(), bytes.clone(), writing.clone());
         shard.world.spawn(async move {
-            pool.pool.ownership().keep_state_copy(version, &bytes).await;
+            pool.pool.ownership().store_state_copy(version, &bytes).await;
             drop(writing);
         });
     }
@@ -220,7 +220,7 @@ impl<W: World> OpenPool<W> {
             let sentence = format!("pool {} forcibly imported; node {from} did not export it", self.name);
             self.shard.raise(event::POOL_TAKEN_OVER, Subject::pool(&self.name), sentence);
         }
-        self.stand_guard();
+        self.start_heartbeat();
         Ok(())
     }
 
@@ -228,7 +228,7 @@ impl<W: World> OpenPool<W> {
     pub(super) async fn claim(self: &Rc<Self>, taking: &Taking) -> Result<(), Refusal> {
         let claimed = self.pool.ownership().claim(&taking.node(), self.shard.world.unix_seconds()).await;
         claimed.map_err(|error| refusal(&error, self))?;
-        self.stand_guard();
+        self.start_heartbeat();
         Ok(())
     }
 
@@ -278,7 +278,7 @@ impl<W: World> OpenPool<W> {
         ))
     }
 
-    fn stand_guard(self: &Rc<Self>) {
+    fn start_heartbeat(self: &Rc<Self>) {
         let world = self.shard.world.clone();
         let fence = Fence::new(move || world.now());
         // Set once: `claim` and `hold` do not both install a fence.
@@ -322,7 +322,7 @@ async fn beat<W: World>(pool: Weak<OpenPool<W>>, shard: Rc<ShardContext<W>>, fen
             if let Err(error) = pool.pool.ownership().beat(|| fence.hold(began)).await {
                 tracing::debug!(pool = %pool.name, %error, "no beat");
             }
-            for disk in pool.pool.ownership().take_mended_marks() {
+            for disk in pool.pool.ownership().take_repaired_marks() {
                 pool.tell_of_repair(disk, "its owner's mark");
             }
         });

@@ -4,7 +4,7 @@
 //! logs and log device is shown from there. Such a pool is not claimed, not repaired, its maps are not maintained, and
 //! hosts cannot write. The reasons are in `docs/adr/0018-pools-that-are-read-only.md`.
 
-use super::open::{AfterOpen, Assembled, ProbedDisk, assemble_pool, find_pool, look_again, look_at};
+use super::open::{AfterOpen, Assembled, ProbedDisk, assemble_pool, find_pool, reprobe, probe_disks};
 use super::own::{self, Taking};
 use super::{Candidate, OpenPool, keys, membership, volumes};
 use crate::array::{Disk, interruptible, overlay};
@@ -61,7 +61,7 @@ pub(super) async fn why_unwritable<W: World>(
         return why;
     }
     // Disks that can only be opened for reading were missing in the first attempt.
-    let readable = look_at(shard, candidates, true, false).await;
+    let readable = probe_disks(shard, candidates, true, false).await;
     let found = find_pool(&readable, id).is_ok();
     drop(readable);
     let options = DiskOptions { block_bytes: BLOCK_BYTES, read_only: false };
@@ -91,7 +91,7 @@ pub(super) async fn open_read_only<W: World>(
     let memory = Memory::of(&shard.overlay_room);
     looked.iter().for_each(|looked| overlay::<W>(&looked.disk).keep_in(&memory));
     // A reader excludes nobody, but content that another node changes cannot be read consistently.
-    let found = own::watch(shard, taking, found, async || look_again(looked, id).await).await?;
+    let found = own::watch(shard, taking, found, async || reprobe(looked, id).await).await?;
     let opened = recover(shard, id, looked, &found, taking, &why).await;
     if memory.is_exhausted() {
         // Whatever the result of the recovery: a part of the content of the logs would be missing.
@@ -137,7 +137,7 @@ async fn recover<W: World>(
     let opened = AfterOpen { pool: &pool, found };
     opened.tell_of_damage(looked);
     pool.bring_key(taking).await?;
-    opened.tell_of_trouble(&troubles);
+    opened.report_problems(&troubles);
     opened.agree().await?;
     opened.suspect_dirty();
     let volumes = volumes::open_all(&pool, log_refused).await?;

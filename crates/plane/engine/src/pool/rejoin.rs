@@ -45,7 +45,7 @@ impl<W: World> MemberSlot<'_, W> {
         let id = self.id();
         // The disk must be behind the fence before anything is written to it.
         self.pool.guarding.cover(disk);
-        self.pool.pool.members().readmit(uuid(id), disk.clone()).await?;
+        self.pool.pool.members().rejoin(uuid(id), disk.clone()).await?;
         // The label says how much of the disk the array may use.
         let room = open::room(&volume::probe(disk).await);
         let take = |slot: &mut Slot<W>| {
@@ -81,7 +81,7 @@ impl<W: World> MemberSlot<'_, W> {
     ///
     /// *Errors*: `POOL_SPLIT` if it was written without disks that the pool counts on.
     pub(super) fn admit_return(&self, member: &Member, name: &str) -> Result<(), Refusal> {
-        if !self.pool.pool.members().was_written_apart(member) {
+        if !self.pool.pool.members().is_diverged_and_written(member) {
             return Ok(());
         }
         let message = format!(

@@ -76,7 +76,7 @@ impl<W: World> LogReplay<'_, W> {
         }
         self.pool.raise(event::LOG_LOST, sentence);
         // Volumes that were never in the log are not concerned and serve.
-        lost.held.iter().for_each(|(volume, why)| self.pool.hold_back(*volume, why));
+        lost.held.iter().for_each(|(volume, why)| self.pool.block_volume(*volume, why));
         self.pool.log.lose(lost.why);
     }
 
@@ -158,7 +158,7 @@ impl<W: World> LogReplay<'_, W> {
         let why = if held.is_empty() { "it is damaged" } else { "volumes wait for its data" }.to_owned();
         if held.is_empty() {
             // The volumes have everything that is readable; the damaged log must not be replayed again.
-            let abandoned = self.pool.pool.write_log().abandon(log, damaged.keys().copied().collect()).await;
+            let abandoned = self.pool.pool.write_log().abort(log, damaged.keys().copied().collect()).await;
             if let Err(error) = abandoned {
                 tracing::error!(pool = %self.pool.name, %error, "a damaged log could not be given up");
             }

@@ -171,7 +171,7 @@ impl<W: World> OpenPool<W> {
             members,
             rebuild,
             resync,
-            reshape: self.groups[number].is_widening().then(|| self.reshape_work(number).progress(now)),
+            reshape: self.groups[number].is_expanding().then(|| self.reshape_work(number).progress(now)),
             growth: Growth { pool: self, group: number }.room(MemberSize::default()).ok().map(|(_, gain)| gain),
         }
     }

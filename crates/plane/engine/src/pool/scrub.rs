@@ -189,7 +189,7 @@ pub(super) async fn keep<W: World>(pool: &OpenPool<W>) -> Result<(), PoolError> 
     let scrub = &pool.care.scrub;
     let record = scrub.report.borrow().as_ref().map(|report| record_of(report, scrub.at.get()));
     match record {
-        Some(record) => pool.pool.keep_scrub(record).await,
+        Some(record) => pool.pool.store_scrub(record).await,
         None => Ok(()),
     }
 }

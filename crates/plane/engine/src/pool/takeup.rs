@@ -60,7 +60,7 @@ impl<W: World> LogReturn<'_, W> {
         returned.map_err(|error| refusal(&error, self.pool))?;
         self.pool.take_in(place, state, &watch);
         let opened = AfterOpen { pool: self.pool, found: &found };
-        opened.tell_of_trouble(&[(place, trouble)]);
+        opened.report_problems(&[(place, trouble)]);
         opened.agree().await?;
         self.pool.raise(
             event::LOG_RETURNED,

@@ -74,7 +74,7 @@ async fn tend<W: World>(pool: &Weak<OpenPool<W>>, world: &W, chores: &MapWork) {
         // Cleared before the pass: a write during it causes another one.
         let left = chores.left.take();
         let Some(pool) = pool.upgrade().filter(|_| !chores.stopped.get()) else { return };
-        match pool.pool.tend().await {
+        match pool.pool.run_maintenance().await {
             Ok(tended) => {
                 quiet = if left || tended.freed_granules + tended.freed_slabs > 0 { 0 } else { quiet + 1 };
                 pool.look_at_hosts_thresholds();

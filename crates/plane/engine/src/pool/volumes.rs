@@ -106,7 +106,7 @@ pub(crate) async fn delete_volume<W: World>(shard: Rc<ShardContext<W>>, name: Vo
         // The volume is still there, so hosts get it back.
         (Err(_), Some(Withdrawn { unit, .. })) => shard.serve(unit.clone()),
         // Its cached writes have no place to go any more.
-        (Ok(()), Some(Withdrawn { unit, .. })) if written.is_err() => unit.throw_away().await,
+        (Ok(()), Some(Withdrawn { unit, .. })) if written.is_err() => unit.discard_dirty().await,
         _ => {}
     }
     if deleted.is_ok() {
@@ -135,7 +135,7 @@ pub(crate) async fn set_policy<W: World>(
     {
         // All settings but the write policy apply.
         let rest = unit.set_policy(VolumePolicy { write: unit.policy().write, ..policy }).await;
-        shard.share_out_the_line();
+        shard.update_queue_depth();
         if let Err(error) = rest {
             tracing::warn!(volume = %name, %error, "a policy");
         }
@@ -143,7 +143,7 @@ pub(crate) async fn set_policy<W: World>(
     }
     let set = unit.set_policy(policy).await;
     // A minimum IOPS or a priority changes the queue depth of the whole shard.
-    shard.share_out_the_line();
+    shard.update_queue_depth();
     // Only now: until the policy was switched, the log may have held writes of the volume.
     if !unit.is_written_back() {
         pool.leave_log(id).await;
@@ -240,7 +240,7 @@ impl<W: World> OpenPool<W> {
                     Ok(device) => self.mapped(device, provision == Provision::Thick),
                     Err(error) => {
                         // Only this volume is held back; the others serve.
-                        self.hold_back(id, &error.to_string());
+                        self.block_volume(id, &error.to_string());
                         continue;
                     }
                 },
@@ -299,7 +299,7 @@ impl<W: World> OpenPool<W> {
         let kept = self.pool.reservations(found.id);
         // A volume must not be served without the reservations of its hosts (ADR 20).
         if !self.shard.understands(&kept) {
-            self.hold_back(found.id, "what hosts have reserved or ordered of it cannot be read");
+            self.block_volume(found.id, "what hosts have reserved or ordered of it cannot be read");
             return None;
         }
         let id = VolumeId::from_bytes(found.id.into_bytes());

@@ -68,7 +68,7 @@ pub(crate) async fn add_member<W: World>(
 impl<W: World> OpenPool<W> {
     /// Admits a change of the group's members: refused while it is being expanded.
     pub(super) fn admit_change_of_members(&self, group: usize) -> Result<(), Refusal> {
-        if !self.groups[group].is_widening() {
+        if !self.groups[group].is_expanding() {
             return Ok(());
         }
         let message = format!("group {group} of pool {} is being reshaped", self.name);
@@ -148,7 +148,7 @@ impl<W: World> GroupRepair<W> {
     pub(super) async fn widen(&self) -> bool {
         let group = self.group;
         let state = &self.pool.groups[group];
-        if !self.pool.groups[group].is_widening() {
+        if !self.pool.groups[group].is_expanding() {
             return true;
         }
         self.pool.care.until_resumed().await;

@@ -15,7 +15,7 @@ use std::rc::Rc;
 /// Opens the volume and serves it on this shard.
 ///
 /// *Errors*: the file cannot be opened, is smaller than the volume, or is a disk of a pool.
-pub async fn open_alone<W: World>(shard: Rc<ShardContext<W>>, spec: VolumeSpec) -> Result<VolumeReport, Refusal> {
+pub async fn open_standalone<W: World>(shard: Rc<ShardContext<W>>, spec: VolumeSpec) -> Result<VolumeReport, Refusal> {
     let is_whole = spec.size.bytes().is_multiple_of(u64::from(spec.block_bytes));
     assert!(is_whole, "the conductor admits sizes of whole blocks");
     let blocks = Blocks(spec.size.bytes() / u64::from(spec.block_bytes));
@@ -61,7 +61,7 @@ async fn open_file<W: World>(world: &W, path: &str, spec: &VolumeSpec) -> Result
 /// Resizes a volume in memory or on the null device and notifies its initiators.
 ///
 /// *Errors*: `VOLUME_SHRINK` if it would shrink; `FILE_UNUSABLE` for a file, whose size is not ours to change.
-pub async fn resize_alone<W: World>(
+pub async fn resize_standalone<W: World>(
     shard: &Rc<ShardContext<W>>,
     id: VolumeId,
     size: Size,
@@ -88,7 +88,7 @@ pub async fn resize_alone<W: World>(
 }
 
 /// Withdraws the volume from hosts and closes it.
-pub async fn close_alone<W: World>(shard: &Rc<ShardContext<W>>, id: VolumeId) -> Result<(), Refusal> {
+pub async fn close_standalone<W: World>(shard: &Rc<ShardContext<W>>, id: VolumeId) -> Result<(), Refusal> {
     shard.withdraw(id).map(drop).ok_or_else(|| gone(id))
 }
 

@@ -24,7 +24,7 @@ pub(crate) enum Short {
 
 impl FullFeature {
     /// Answers the command of this PDU, where possible.
-    pub(crate) fn answer_at_once(
+    pub(crate) fn try_fast_path(
         &mut self,
         link: &mut Link,
         head: Head<'_>,

@@ -59,7 +59,7 @@ impl FullFeature {
         // A refused command takes its turn in CmdSN order, too, but is never delivered.
         // An immediate command is delivered when its data is complete; see `finish_data`.
         let turn = if is_refused || header.immediate { OrderedAction::Pass } else { OrderedAction::Command(id) };
-        self.take_turn(link, header.immediate, header.cmd_sn, turn);
+        self.run_in_cmdsn_order(link, header.immediate, header.cmd_sn, turn);
         let placed = takes_data && data_bytes > 0;
         Ok(if placed { Placement::Command { task: id, offset: 0 } } else { Placement::Skip(Some(id)) })
     }

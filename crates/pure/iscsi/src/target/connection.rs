@@ -277,7 +277,7 @@ impl Connection {
     }
 
     /// True while the tasks of a lost connection await reassignment.
-    pub(crate) fn is_stranded(&self) -> bool {
+    pub(crate) fn awaits_reassignment(&self) -> bool {
         self.core.retained_until.is_some()
     }
 
@@ -298,7 +298,7 @@ impl Connection {
 
     /// Stops reception for `reason`, and keeps the state that its tasks need until `until`, for reassignment to another
     /// connection.
-    pub(crate) fn strand(&mut self, full_feature: &mut FullFeature, reason: CloseReason, until: Time) {
+    pub(crate) fn suspend(&mut self, full_feature: &mut FullFeature, reason: CloseReason, until: Time) {
         self.core.link.close(reason);
         // The receive path owns the data buffer of this command at present.
         if let Incoming::Command(task) = self.core.incoming {
@@ -364,7 +364,7 @@ impl Core {
         let Some(full_feature) = self.full_feature(shared) else { return };
         let link = &mut self.link;
         // The fast path answers a command that is complete, in order and executes without waiting.
-        let short = full_feature.answer_at_once(link, head, data, gate);
+        let short = full_feature.try_fast_path(link, head, data, gate);
         if short == Short::Answered {
             return;
         }

@@ -74,7 +74,7 @@ impl Roster {
     }
 
     /// Registers a connection in `slot`; a previous connection with the same CID loses its entry.
-    pub(crate) fn welcome(&mut self, slot: usize, cid: Cid) {
+    pub(crate) fn register(&mut self, slot: usize, cid: Cid) {
         self.0.iter_mut().filter(|known| **known == Some(cid)).for_each(|known| *known = None);
         self.0.resize(self.0.len().max(slot + 1), None);
         self.0[slot] = Some(cid);
@@ -208,7 +208,7 @@ impl FullFeature {
             InitiatorPdu::TaskManagement(request) => self.handle_task_management(link, request),
             InitiatorPdu::Logout(request) => {
                 if self.in_window(request.immediate, request.cmd_sn) {
-                    self.take_turn(link, request.immediate, request.cmd_sn, OrderedAction::Logout(link.slot, request));
+                    self.run_in_cmdsn_order(link, request.immediate, request.cmd_sn, OrderedAction::Logout(link.slot, request));
                 }
                 Ok(())
             }
@@ -252,7 +252,7 @@ impl FullFeature {
     }
 
     /// Runs the action of a request in CmdSN order: now, or once the preceding CmdSNs have arrived.
-    pub(crate) fn take_turn(&mut self, link: &mut Link, immediate: bool, cmd_sn: CmdSn, turn: OrderedAction) {
+    pub(crate) fn run_in_cmdsn_order(&mut self, link: &mut Link, immediate: bool, cmd_sn: CmdSn, turn: OrderedAction) {
         // An immediate request takes no CmdSN and is executed at once (RFC 7143 §4.2.2.1).
         if immediate {
             return self.run(link, turn);
@@ -286,7 +286,7 @@ impl FullFeature {
 
     /// Takes the action that is next in order on a connection other than the one that caused it, whether that
     /// connection still exists or not.
-    pub(crate) fn take_ripe(&mut self) -> Option<(usize, OrderedAction)> {
+    pub(crate) fn take_next_action(&mut self) -> Option<(usize, OrderedAction)> {
         // A request in CmdSN order precedes deferred immediate functions.
         if self.elsewhere.ripe.is_some() {
             return self.elsewhere.ripe.take();
@@ -409,7 +409,7 @@ impl FullFeature {
         let cmd_sn = CmdSn(u32::from_be_bytes([a, b, c, d]));
         if numbered && header[0] & IMMEDIATE == 0 && self.in_window(false, cmd_sn) {
             // The request was refused, but its CmdSN must not leave a gap that blocks those behind it.
-            self.take_turn(link, false, cmd_sn, OrderedAction::Pass);
+            self.run_in_cmdsn_order(link, false, cmd_sn, OrderedAction::Pass);
         }
     }
 }

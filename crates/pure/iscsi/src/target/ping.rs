@@ -26,7 +26,7 @@ impl FullFeature {
             return Ok(());
         }
         // The answer does not wait for its turn, but its CmdSN is consumed in order.
-        self.take_turn(link, request.immediate, request.cmd_sn, OrderedAction::Pass);
+        self.run_in_cmdsn_order(link, request.immediate, request.cmd_sn, OrderedAction::Pass);
         // The echo is truncated to the initiator's MaxRecvDataSegmentLength.
         let echoed = data.len().min(link.peer_data_segment_bytes_max as usize);
         let data = data.get(..echoed).unwrap_or_default();

@@ -62,7 +62,7 @@ impl FullFeature {
     }
 
     /// Takes the commands whose solicited data has made no progress since the last call: it must be requested again.
-    pub(crate) fn take_stale(&mut self) -> Vec<(TaskId, usize)> {
+    pub(crate) fn take_overdue(&mut self) -> Vec<(TaskId, usize)> {
         let owed =
             // Commands of a lost connection are recovered by reassignment, not by an R2T.
             |task: &Task| task.slot.is_some() && task.command().is_some_and(|command| command.data_out.is_owed());
@@ -81,7 +81,7 @@ impl FullFeature {
     }
 
     /// Requests all missing data of a command again.
-    pub(crate) fn ask_again(&mut self, link: &mut Link, id: TaskId) {
+    pub(crate) fn request_missing_data(&mut self, link: &mut Link, id: TaskId) {
         if let Some(command) = self.session.find_mut(id).and_then(Task::command_mut) {
             // All open R2Ts are abandoned; late answers to them are recognized by their transfer tag and discarded.
             command.data_out.restart();
@@ -199,7 +199,7 @@ impl FullFeature {
         // The status was sent on the lost connection and not acknowledged: the retained response is sent again.
         let Some(id) = self.session.by_tag(tag) else {
             if let Some(answer) = lost.sent.take_answer(tag) {
-                self.answer_elsewhere(link, answer, data_sn);
+                self.send_on_new_connection(link, answer, data_sn);
             }
             return;
         };
@@ -207,7 +207,7 @@ impl FullFeature {
         task.slot = Some(link.slot);
         match task.command().map(|command| command.progress) {
             // Data received by the old connection is kept; only the missing rest is requested.
-            Some(Progress::Receiving | Progress::Refused) => self.ask_again(link, id),
+            Some(Progress::Receiving | Progress::Refused) => self.request_missing_data(link, id),
             Some(Progress::Responding) => {
                 if let Some(at) = lost.responding.iter().position(|answer| answer.task == id) {
                     let mut answer = lost.responding.remove(at).expect("it was found there");
@@ -234,7 +234,7 @@ impl FullFeature {
 
     /// Sends a response, whose status was sent on a lost connection, again from `data_sn` on, with a new status of this
     /// connection.
-    fn answer_elsewhere(&mut self, link: &mut Link, mut answer: Responding, data_sn: u32) {
+    fn send_on_new_connection(&mut self, link: &mut Link, mut answer: Responding, data_sn: u32) {
         let data_sn = data_sn.min(answer.data_in_pdus_in_all());
         answer.go_back(link, data_sn);
         answer.send_left(link, self.cmd_sns());

@@ -123,7 +123,7 @@ impl Session {
             return None;
         }
         // While an old connection is being reinstated its slot stays in use, so the new one is appended.
-        let free = self.connections.iter().position(|connection| connection.is_closed() && !connection.is_stranded());
+        let free = self.connections.iter().position(|connection| connection.is_closed() && !connection.awaits_reassignment());
         let slot = free.filter(|_| reinstated.is_none()).unwrap_or(self.connections.len());
         let recovers = full_feature.negotiated.error_recovery_level > 0;
         let connection = Connection::joined(self.config.clone(), joining, slot, recovers, now);
@@ -138,7 +138,7 @@ impl Session {
         if let Some(old) = reinstated.filter(|&old| self.connections[old].is_open()) {
             self.drop_connection(old, CloseReason::Reinstated);
         }
-        self.shared.full_feature.as_deref_mut()?.roster.welcome(slot, cid);
+        self.shared.full_feature.as_deref_mut()?.roster.register(slot, cid);
         Some(slot)
     }
 
@@ -174,7 +174,7 @@ impl Session {
         while left > 0 && self.connections[slot].step(&mut self.shared, gate) {
             // Work for other connections follows the PDU that caused it, before the next one is read.
             if self.shared.concerns_others() {
-                self.run_ripe();
+                self.run_cross_connection();
             }
             left -= 1;
         }
@@ -241,7 +241,7 @@ impl Session {
         let Some(full_feature) = self.shared.full_feature.as_deref_mut() else { return };
         let Some(own) = full_feature.slot_of(task) else { return };
         // The affected tasks end first, so that none of their responses is queued behind this point.
-        full_feature.finish_doomed(task, outcome);
+        full_feature.finish_affected(task, outcome);
         // RFC 7143 §4.2.3.3: responses sent on other connections must be acknowledged before the response to the
         // function. A ping makes the initiator acknowledge.
         let mut waits = Vec::new();
@@ -360,7 +360,7 @@ impl Session {
         let facts = |(slot, connection): (usize, &Connection)| {
             let (cid, digests) = (connection.cid(), connection.output().digests);
             let (header_digest, data_digest) = (digests.header, digests.data);
-            let is_lost = connection.is_stranded();
+            let is_lost = connection.awaits_reassignment();
             let counts = is_lost || connection.is_live();
             counts.then_some((slot, ConnectionFacts { cid, header_digest, data_digest, is_lost }))
         };
@@ -387,7 +387,7 @@ impl Session {
         if self.looks_at.is_some_and(|at| at <= now) {
             self.looks_at = Some(now + self.config.recovery_interval);
             // Rearmed in any case: further data may become overdue in the next interval.
-            self.ask_again();
+            self.request_missing_data();
         }
         for slot in 0..self.connections.len() {
             let connection = &mut self.connections[slot];
@@ -415,14 +415,14 @@ impl Session {
     /// True when all connections are closed, and no task awaits reassignment.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.connections.iter().all(|connection| connection.is_closed() && !connection.is_stranded())
+        self.connections.iter().all(|connection| connection.is_closed() && !connection.awaits_reassignment())
     }
 
     /// Runs the work that PDUs caused on other connections.
-    fn run_ripe(&mut self) {
+    fn run_cross_connection(&mut self) {
         let Some(full_feature) = self.shared.full_feature.as_deref_mut() else { return };
         // Only one action can be next in CmdSN order at a time, and each one may make another one ripe.
-        while let Some((slot, turn)) = full_feature.take_ripe() {
+        while let Some((slot, turn)) = full_feature.take_next_action() {
             let connection = &mut self.connections[slot];
             // The request of a connection that no longer exists is skipped, and must not block those behind it.
             if connection.is_live() {
@@ -441,10 +441,10 @@ impl Session {
         let Some(own) = full_feature.slot_of(id) else { return };
         let tag = request.referenced_task_tag;
         let answered =
-            |connection: &mut Connection| connection.is_stranded() && connection.link().sent.stat_sn_of(tag).is_some();
+            |connection: &mut Connection| connection.awaits_reassignment() && connection.link().sent.stat_sn_of(tag).is_some();
         // A task of a live connection cannot be moved: the initiator has to log out of that connection first (RFC 7143
         // §7.2.2).
-        let holder = full_feature.slot_of_tag(tag).filter(|&slot| self.connections[slot].is_stranded());
+        let holder = full_feature.slot_of_tag(tag).filter(|&slot| self.connections[slot].awaits_reassignment());
         let lost = holder.or_else(|| self.connections.iter_mut().position(answered));
         // Both links are borrowed at once: the response moves from the lost connection to the requesting one.
         let [link, lost] = match lost.map(|lost| self.connections.get_disjoint_mut([own, lost])) {
@@ -460,11 +460,11 @@ impl Session {
     }
 
     /// Requests solicited data again that has not arrived in time.
-    fn ask_again(&mut self) {
+    fn request_missing_data(&mut self) {
         let Some(full_feature) = self.shared.full_feature.as_deref_mut() else { return };
-        for (id, slot) in full_feature.take_stale() {
+        for (id, slot) in full_feature.take_overdue() {
             if self.connections[slot].is_live() {
-                full_feature.ask_again(self.connections[slot].link(), id);
+                full_feature.request_missing_data(self.connections[slot].link(), id);
             }
         }
     }
@@ -519,10 +519,10 @@ impl Session {
 
     /// Releases all tasks of the connection, or retains them for reassignment. Queued output may still be sent.
     fn end(&mut self, slot: usize, reason: CloseReason) {
-        let stranded = self.connections.iter().filter(|connection| connection.is_stranded()).count();
+        let stranded = self.connections.iter().filter(|connection| connection.awaits_reassignment()).count();
         let connection = &mut self.connections[slot];
         // Called for every cause of an end; only the first one counts.
-        if !connection.is_open() && !connection.is_stranded() {
+        if !connection.is_open() && !connection.awaits_reassignment() {
             return;
         }
         if let Some(full_feature) = self.shared.full_feature.as_deref_mut() {
@@ -533,13 +533,13 @@ impl Session {
                 || stranded >= STRANDED_MAX;
             if connection.is_live() && full_feature.keeps_tasks() && !for_good {
                 let retained = Duration::from_secs(full_feature.negotiated.time2retain_s.into());
-                connection.strand(full_feature, reason, self.now + retained);
+                connection.suspend(full_feature, reason, self.now + retained);
             } else if connection.is_open() || for_good {
                 connection.end(reason);
                 bereaved = full_feature.lose(slot);
             }
             // As long as one connection is alive or stranded, the session and its tasks continue.
-            if self.connections.iter().any(|connection| connection.is_live() || connection.is_stranded()) {
+            if self.connections.iter().any(|connection| connection.is_live() || connection.awaits_reassignment()) {
                 full_feature.go_on(bereaved);
                 return self.open_fences();
             }

@@ -47,7 +47,7 @@ impl FullFeature {
             return Ok(());
         }
         let turn = OrderedAction::TaskManagement(id, request);
-        self.take_turn(link, request.immediate, request.cmd_sn, turn);
+        self.run_in_cmdsn_order(link, request.immediate, request.cmd_sn, turn);
         Ok(())
     }
 
@@ -57,7 +57,7 @@ impl FullFeature {
         match request.function {
             F::AbortTask => self.abort_task(link, id, request),
             F::AbortTaskSet | F::ClearTaskSet | F::LogicalUnitReset | F::TargetWarmReset | F::TargetColdReset => {
-                self.doom(id, request);
+                self.mark_affected(id, request);
                 // Removing commands may permit those that waited for them.
                 self.deliver();
                 self.ask(id, request, None);
@@ -74,7 +74,7 @@ impl FullFeature {
     }
 
     /// Ends the tasks affected by a function that has completed. Otherwise they continue.
-    pub(crate) fn finish_doomed(&mut self, id: TaskId, outcome: TaskFunctionOutcome) {
+    pub(crate) fn finish_affected(&mut self, id: TaskId, outcome: TaskFunctionOutcome) {
         for doomed in self.session.matching(|task| task.doomed_by == Some(id)) {
             // Running commands end only after the driver has confirmed the function.
             if outcome == TaskFunctionOutcome::Complete {
@@ -132,7 +132,7 @@ impl FullFeature {
         let ahead = request.ref_cmd_sn == expected || expected.precedes(request.ref_cmd_sn);
         if ahead && request.ref_cmd_sn.precedes(request.cmd_sn) && window.is_open_for(request.ref_cmd_sn) {
             // RFC 7143 §11.5.5: the abort consumes the CmdSN of the missing command, so the window does not stall.
-            self.take_turn(link, false, request.ref_cmd_sn, OrderedAction::Pass);
+            self.run_in_cmdsn_order(link, false, request.ref_cmd_sn, OrderedAction::Pass);
             return TaskFunctionOutcome::Complete;
         }
         TaskFunctionOutcome::TaskDoesNotExist
@@ -146,7 +146,7 @@ impl FullFeature {
     }
 
     /// Removes the affected commands that have not been delivered, and marks those that have.
-    fn doom(&mut self, id: TaskId, request: &TaskManagementRequest) {
+    fn mark_affected(&mut self, id: TaskId, request: &TaskManagementRequest) {
         let everywhere = matches!(request.function, TaskFunction::TargetWarmReset | TaskFunction::TargetColdReset);
         let affected = self.session.matching(|task| {
             task.command().is_some()

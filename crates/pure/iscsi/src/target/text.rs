@@ -22,7 +22,7 @@ impl FullFeature {
         }
         let id = self.find_text(link, request)?;
         // The CmdSN counts as received even if the text is faulty; the exchange is bound by its tags, not by the order.
-        self.take_turn(link, request.immediate, request.cmd_sn, OrderedAction::Pass);
+        self.run_in_cmdsn_order(link, request.immediate, request.cmd_sn, OrderedAction::Pass);
         let taken = self.take_text(link, id, request, data);
         if taken.is_err() {
             // RFC 7143 §7.11: the whole exchange ends, and with it the changes that it would have made.

@@ -43,7 +43,7 @@ impl<D: BlockDevice + 'static> Members<D> {
             self.serving(refused.extent)?;
             attempt().await
         };
-        let written = shard::insist(&pause, Err(refused), is_temporary, again).await;
+        let written = shard::retry_on_error(&pause, Err(refused), is_temporary, again).await;
         if written.as_ref().is_err_and(is_temporary) {
             // Cleared by the next successful write.
             self.place(member).is_full.set(true);

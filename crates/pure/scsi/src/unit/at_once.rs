@@ -19,7 +19,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         let is_short = SHORT.contains(&command.cdb.operation_code());
         // A command that bypasses the task set must not overtake an ORDERED or HEAD OF QUEUE task, nor one that runs
         // alone.
-        if !is_short || command.attribute != TaskAttribute::Simple || !self.tasks.lets_pass() {
+        if !is_short || command.attribute != TaskAttribute::Simple || !self.tasks.permits_bypass() {
             return None;
         }
         let geometry = self.medium.geometry();

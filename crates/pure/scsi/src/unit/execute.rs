@@ -125,7 +125,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         // unit attention, any other command, also an unknown one, reports it.
         let operation = Operation::find(cdb, shape.offered());
         let quiet = operation.is_ok_and(Operation::is_quiet);
-        if !self.nexuses.is_all_told()
+        if !self.nexuses.none_pending()
             && !quiet
             && let Some(attention) = self.nexuses.take(nexus)
         {

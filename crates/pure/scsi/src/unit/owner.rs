@@ -52,7 +52,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
 
     /// Establishes 3F/03 INQUIRY DATA HAS CHANGED for `nexus`, which saw another unit under this LUN before, in
     /// addition to the 29/00 of a new nexus.
-    pub fn took_the_place_of_another(&self, nexus: NexusId) {
+    pub fn replaced_other_unit(&self, nexus: NexusId) {
         self.nexuses.establish(nexus, UnitAttention::InquiryDataChanged);
     }
 

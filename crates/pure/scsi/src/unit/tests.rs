@@ -239,7 +239,7 @@ fn nexus_that_left_is_told_nothing_and_leaves_nothing_behind() {
     unit.capacity_changed();
     unit.detach(HOST);
     unit.detach(OTHER);
-    assert!(unit.nexuses.is_all_told());
+    assert!(unit.nexuses.none_pending());
     good(run(&unit, HOST, &TEST_UNIT_READY, &[]));
 }
 

@@ -29,7 +29,7 @@ fn parting(newest: &FoundCatalog, candidate: &Candidate<'_>) -> Option<Parting> 
     if same || record.state.takes_part() || theirs.generation < record.since || !own.state.takes_part() {
         return None;
     }
-    let (ours, since) = went_on_without(&newest.catalog, record, &theirs.catalog).next()?;
+    let (ours, since) = given_up_by(&newest.catalog, record, &theirs.catalog).next()?;
     let is_written = (newest.catalog.is_written_since(record.since), theirs.catalog.is_written_since(since));
     Some(Parting { ours, is_written })
 }
@@ -38,7 +38,7 @@ fn parting(newest: &FoundCatalog, candidate: &Candidate<'_>) -> Option<Parting> 
 ///
 /// A disk that `theirs` does not list was added after the divergence; it counts from the generation at which
 /// `ours` gave up `record`, the other part's member.
-fn went_on_without(ours: &Catalog, record: &MemberRecord, theirs: &Catalog) -> impl Iterator<Item = (uuid::Uuid, u64)> {
+fn given_up_by(ours: &Catalog, record: &MemberRecord, theirs: &Catalog) -> impl Iterator<Item = (uuid::Uuid, u64)> {
     let counted = ours.members().filter(|member| member.state.takes_part());
     counted.filter_map(|member| match theirs.member(member.disk) {
         Some(there) => (!there.state.takes_part()).then_some((member.disk, there.since)),
@@ -48,14 +48,14 @@ fn went_on_without(ours: &Catalog, record: &MemberRecord, theirs: &Catalog) -> i
 
 /// True when `member` continued without a disk that `ours` uses and was written then: its data exists nowhere
 /// else.
-pub(crate) fn was_written_apart(ours: &Catalog, member: &Member) -> bool {
+pub(crate) fn is_diverged_and_written(ours: &Catalog, member: &Member) -> bool {
     let Some(theirs) = member.catalogs.first() else { return false };
     let disk = member.label.disk;
     let (Some(record), Some(own)) = (ours.member(disk), theirs.catalog.member(disk)) else { return false };
     if record.state.takes_part() || theirs.generation < record.since || !own.state.takes_part() {
         return false;
     }
-    went_on_without(ours, record, &theirs.catalog).any(|(_, since)| theirs.catalog.is_written_since(since))
+    given_up_by(ours, record, &theirs.catalog).any(|(_, since)| theirs.catalog.is_written_since(since))
 }
 
 /// Returns the refusal of a split pool, where both the part of `candidate` and the newest part were written.

@@ -181,7 +181,7 @@ impl<'a, D: BlockDevice + 'static, G: BlockDevice + 'static> ConsistencyCheck<'a
         let image = self.family.meta.read_log().await;
         match replay(&image.slots, head.sequence, head.serial, head.life) {
             Ok(found) if found.sequence == self.family.log.borrow().sequence => {
-                self.family.meta.mend_log(&image, head.sequence..found.sequence).await;
+                self.family.meta.repair_log(&image, head.sequence..found.sequence).await;
             }
             Ok(_) => self.checked.find(FindingKind::Damaged, "the log on the disks ends elsewhere".to_owned()),
             Err(damage) => self.checked.find(FindingKind::Damaged, damage.to_string()),
@@ -302,7 +302,7 @@ impl<'a, D: BlockDevice + 'static, G: BlockDevice + 'static> ConsistencyCheck<'a
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     /// Blocks all changes of the family while the returned guards live.
-    pub(crate) async fn stand_still(&self) -> Vec<RangeGuard> {
+    pub(crate) async fn freeze_writes(&self) -> Vec<RangeGuard> {
         let mut held = Vec::new();
         for branch in self.branches() {
             held.push(branch.locks.exclusive(0..u64::MAX).await);
@@ -316,7 +316,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     pub(crate) async fn settle(self: &Rc<Self>) -> Result<Vec<RangeGuard>, MapError> {
         // The same order as in the background work, which takes branch locks under this one: no deadlock.
         let mut held = vec![self.care.exclusive(0..1).await];
-        held.extend(self.stand_still().await);
+        held.extend(self.freeze_writes().await);
         self.commit().await?;
         // The commit may have started a checkpoint.
         self.rest().await;

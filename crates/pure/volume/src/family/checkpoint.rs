@@ -1,6 +1,6 @@
 //! Checkpoint: applies the map changes to the tree. Data, pages and head are made stable in that order.
 
-use super::layers::for_the_tree;
+use super::layers::tree_changes;
 use super::{Family, Head, MapError};
 use crate::sabotage::{self, Sabotage};
 use crate::tree::{Change, Key, apply};
@@ -19,7 +19,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             let family = family.clone();
             async move { family.checkpoint_turn().await }.boxed_local()
         };
-        self.checkpoints.begun_after(turn).await
+        self.checkpoints.run_after_now(turn).await
     }
 
     async fn checkpoint_turn(self: &Rc<Self>) -> Result<(), MapError> {
@@ -50,12 +50,12 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         let (since, before) = self.grown.get();
         self.grown.set((0, since + before));
         let space = self.meta.begin(head.generation);
-        let changes = for_the_tree(&layer, self.changed_counters(&counters));
+        let changes = tree_changes(&layer, self.changed_counters(&counters));
         drop(layer);
         if let Err(error) = self.write_checkpoint(&mut head, &changes).await {
             // The failed checkpoint leaves no trace: its pages are free and its changes go into the next one.
             self.meta.undo(space);
-            self.layers.borrow_mut().melt();
+            self.layers.borrow_mut().merge_back();
             let (since, before) = self.grown.get();
             self.grown.set((since + before, 0));
             return Err(error);
@@ -65,7 +65,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         // Root and frozen layer change without an await between, so lookups see either the old or the new tree
         // with the right changes.
         self.root.set(head.root);
-        self.layers.borrow_mut().thaw();
+        self.layers.borrow_mut().drop_frozen();
         self.grown.set((self.grown.get().0, 0));
         // From here on the log blocks before the new head may be overwritten.
         self.log.borrow_mut().from = head.sequence;
@@ -136,7 +136,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     }
 
     /// Abandons commits and checkpoints in progress.
-    pub(crate) fn abandon(&self) {
+    pub(crate) fn abort(&self) {
         self.commits.abandon();
         self.checkpoints.abandon();
     }

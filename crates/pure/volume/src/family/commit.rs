@@ -21,7 +21,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             let family = family.clone();
             async move { family.commit_turn().await }.boxed_local()
         };
-        self.commits.begun_after(turn).await
+        self.commits.run_after_now(turn).await
     }
 
     /// True when so many changes are unlogged that a commit is due.
@@ -47,7 +47,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         let dirty = self.data.take_dirty();
         if let Err(error) = self.commit_changes(&records, &blocks, dirty).await {
             // The changes are in the layers, so a checkpoint makes them durable.
-            self.data.give_back_dirty(dirty);
+            self.data.restore_dirty(dirty);
             self.log.borrow_mut().freed.extend(freed);
             if !records.is_empty() {
                 self.is_log_lost.set(true);

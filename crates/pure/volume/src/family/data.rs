@@ -76,7 +76,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Data<D, G> {
     }
 
     /// Marks the group as having unflushed data.
-    fn soil(&self, group: u16) {
+    fn mark_dirty(&self, group: u16) {
         assert!(usize::from(group) < GROUPS_MAX, "a pool has no more groups than there are bits");
         self.dirty.set(self.dirty.get() | 1 << group);
     }
@@ -87,7 +87,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Data<D, G> {
     }
 
     /// Restores the bits of `groups` that were not flushed.
-    pub(super) fn give_back_dirty(&self, groups: u64) {
+    pub(super) fn restore_dirty(&self, groups: u64) {
         self.dirty.set(self.dirty.get() | groups);
     }
 
@@ -166,7 +166,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Data<D, G> {
         let stripe = u64::from(device.geometry().optimal_bytes / BLOCK_BYTES).max(1);
         let (first, end) = (start.next_multiple_of(stripe), (start + blocks) / stripe * stripe);
         let lba = block::Lba;
-        self.soil(group);
+        self.mark_dirty(group);
         let written = if !is_fresh || first >= end {
             device.write(lba(start), data).await.map(drop)
         } else {
@@ -179,7 +179,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Data<D, G> {
             edges.into_iter().chain([whole]).try_for_each(|part| part.map(|written: Written| drop(written)))
         };
         // Marked again, because a flush may have run while the write was in flight.
-        self.soil(group);
+        self.mark_dirty(group);
         written.map_err(|error| MapError::Group { group, error })
     }
 

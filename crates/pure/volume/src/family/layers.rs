@@ -77,13 +77,13 @@ impl Layers {
     }
 
     /// Drops the frozen changes after the checkpoint: the tree contains them.
-    pub(crate) fn thaw(&mut self) {
+    pub(crate) fn drop_frozen(&mut self) {
         self.frozen = None;
     }
 
     /// Merges the frozen changes back after a failed checkpoint: the next one writes them, together with newer
     /// changes.
-    pub(crate) fn melt(&mut self) {
+    pub(crate) fn merge_back(&mut self) {
         let Some(frozen) = self.frozen.take() else { return };
         // The frozen layer becomes the active one again, and the newer changes are applied on top.
         let newer = std::mem::replace(&mut self.active, Rc::unwrap_or_clone(frozen));
@@ -134,7 +134,7 @@ impl Layers {
 }
 
 /// Combines the changes of a frozen layer with the changed counters for the tree.
-pub(crate) fn for_the_tree(layer: &Layer, counters: BTreeMap<Key, Change>) -> BTreeMap<Key, Change> {
+pub(crate) fn tree_changes(layer: &Layer, counters: BTreeMap<Key, Change>) -> BTreeMap<Key, Change> {
     let mut changes = layer.changes.clone();
     let are_counters = counters.keys().all(|key| key.tag() == Some(Tag::Counter));
     assert!(are_counters, "no counter hides a version or what is taken");
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(layers.over(tree, key(0), key(9)), [(key(5), 5), (key(6), 60)]);
         assert_eq!(layers.last(key(0)..=key(5)), Some((key(4), Change::Remove)));
         assert_eq!(layers.last(key(0)..=key(3)), Some((key(3), Change::Remove)));
-        layers.thaw();
+        layers.drop_frozen();
         assert_eq!(layers.last(key(4)..=key(5)), None);
     }
 
@@ -178,7 +178,7 @@ mod tests {
         layers.take_in(&record(3, Some(67), Some(65)));
         let (from, end) = (Key(0), Key(u128::MAX));
         let before = layers.over(Vec::new(), from, end);
-        layers.melt();
+        layers.merge_back();
         assert_eq!(layers.over(Vec::new(), from, end), before);
         assert_eq!(layers.over(vec![(Key::taken(0, 1), 1 << 1)], from, end).last().unwrap().1, 1 << 2 | 1 << 3);
         layers.freeze();

@@ -50,7 +50,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         let found = replay(&image.slots, head.sequence, head.serial, head.life)?;
         // Copies are made equal before the volume serves: what was shown once must not be lost to a second
         // fault.
-        family.meta.mend_log(&image, head.sequence..found.sequence).await;
+        family.meta.repair_log(&image, head.sequence..found.sequence).await;
         *family.log.borrow_mut() = Log {
             sequence: found.sequence,
             from: head.sequence,

@@ -37,7 +37,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     /// Allocates `want` places for a write of `branch` from `granule` on, and room in the map for them.
     ///
     /// *Shape*: `new` of the granules were holes. *Errors*: `Full`, with nothing changed.
-    pub(crate) async fn take_places(
+    pub(crate) async fn allocate_places(
         self: &Rc<Self>,
         branch: &Branch,
         granule: u32,
@@ -73,7 +73,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
                     continue;
                 }
             }
-            if self.space.lease_data(short.max(1))? {
+            if self.space.allocate_slabs(short.max(1))? {
                 continue;
             }
             // Places that were freed, but not committed or still visible to readers, are the last resort.
@@ -139,7 +139,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             // Leasing for the map may have reclaimed empty data slabs.
             let made = made.and_then(|()| self.reserve_data(places));
             if made.is_err() {
-                self.give_back()?;
+                self.return_empty_slabs()?;
             }
             made
         })
@@ -171,7 +171,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             if short == 0 {
                 return Ok(());
             }
-            if !self.space.lease_data(short)? {
+            if !self.space.allocate_slabs(short)? {
                 return Err(MapError::Full);
             }
         }
@@ -182,9 +182,9 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     /// *Errors*: `Full`.
     pub(crate) fn make_room_in_map(self: &Rc<Self>, more: u64) -> Result<(), MapError> {
         while !self.map_fits(more) {
-            if !self.space.lease_meta(&self.meta)? {
-                let given = self.families.upgrade().is_some_and(|families| families.give_back_all(None) > 0);
-                if !given || !self.space.lease_meta(&self.meta)? {
+            if !self.space.allocate_meta_slab(&self.meta)? {
+                let given = self.families.upgrade().is_some_and(|families| families.return_all_empty_slabs(None) > 0);
+                if !given || !self.space.allocate_meta_slab(&self.meta)? {
                     return Err(MapError::Full);
                 }
             }
@@ -193,9 +193,9 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     }
 
     /// Returns empty slabs to the pool, except one and those that thick volumes may need; returns their number.
-    pub(crate) fn give_back(&self) -> Result<u64, MapError> {
+    pub(crate) fn return_empty_slabs(&self) -> Result<u64, MapError> {
         self.space.release_quarantine();
-        self.space.give_back(self.needed_places())
+        self.space.return_empty_slabs(self.needed_places())
     }
 
     /// True when the tree, and all pages that the next checkpoint may write beside it, fit on the metadata

@@ -115,7 +115,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Space<D, G> {
     }
 
     /// Leases data slabs for at least `granules`, as far as the pool has them; false when it has none.
-    pub(super) fn lease_data(&self, granules: u64) -> Result<bool, MapError> {
+    pub(super) fn allocate_slabs(&self, granules: u64) -> Result<bool, MapError> {
         // A growing family leases more at a time, so that commits of the catalog stay rare.
         let share = self.granules.borrow().slab_count() / LEASE_SHARE;
         let share = u32::try_from(share).unwrap_or(LEASE_MAX).clamp(1, LEASE_MAX);
@@ -123,7 +123,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Space<D, G> {
             return Ok(true);
         }
         // Other families may return unused slabs. This family is left out: it would only lease its own again.
-        let given = self.families.upgrade().is_some_and(|families| families.give_back_all(Some(self.id)) > 0);
+        let given = self.families.upgrade().is_some_and(|families| families.return_all_empty_slabs(Some(self.id)) > 0);
         Ok(given && self.lease_data_once(granules, 1)?)
     }
 
@@ -184,7 +184,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Space<D, G> {
     }
 
     /// Leases one more metadata slab for the map `meta`; false when the pool has none.
-    pub(super) fn lease_meta(&self, meta: &Meta<D, G>) -> Result<bool, MapError> {
+    pub(super) fn allocate_meta_slab(&self, meta: &Meta<D, G>) -> Result<bool, MapError> {
         let leased = self.shared.store.change(|catalog| {
             let record = catalog.family(self.id).ok_or(PoolError::VolumeUnknown(self.id))?;
             let mut space = SpaceMap::of(catalog);
@@ -220,7 +220,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Space<D, G> {
     }
 
     /// Returns empty slabs to the pool, except one and those for the `needed` places; returns their number.
-    pub(super) fn give_back(&self, needed: u64) -> Result<u64, MapError> {
+    pub(super) fn return_empty_slabs(&self, needed: u64) -> Result<u64, MapError> {
         self.release_quarantine();
         let candidates = self.candidates(needed);
         if candidates.is_empty() {

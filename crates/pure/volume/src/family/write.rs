@@ -43,16 +43,16 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         {
             let _held = branch.locks.shared(range.clone()).await;
             let steps = self.steps(branch, &parts).await?;
-            if self.all_stay(branch, &steps, &data) {
+            if self.all_in_place(branch, &steps, &data) {
                 return self.data.write_in_place(&steps, &data).await;
             }
         }
         // Boxed apart, so that the future of a write in place stays small.
-        Box::pin(self.write_elsewhere(branch, &parts, range, data)).await
+        Box::pin(self.write_relocated(branch, &parts, range, data)).await
     }
 
     /// Writes where the map must change, under an exclusive lock.
-    async fn write_elsewhere(
+    async fn write_relocated(
         self: &Rc<Self>,
         branch: &Rc<Branch>,
         parts: &Parts,
@@ -63,11 +63,11 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         // Looked up again: the map may have changed between the two locks.
         let steps = self.steps(branch, parts).await?;
         let plan = self.plan(branch, &steps, &data, true);
-        match self.carry_out(branch, plan, &data).await {
+        match self.execute(branch, plan, &data).await {
             // Moving granules that could be overwritten in place needs space; without it they stay.
             Err(MapError::Full) => {
                 let plan = self.plan(branch, &steps, &data, false);
-                self.carry_out(branch, plan, &data).await
+                self.execute(branch, plan, &data).await
             }
             result => result,
         }
@@ -90,7 +90,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         let steps = self.steps(branch, &parts).await?;
         let go = steps.into_iter().filter(|step| step.seen.is_some() || !is_zero(branch, step, &data)).collect();
         let plan = Plan { go, whole: !sabotage::is(Sabotage::SplitAtomic), ..Plan::default() };
-        self.carry_out(branch, plan, &data).await
+        self.execute(branch, plan, &data).await
     }
 
     /// Maximum length in blocks of a write that is atomic at any alignment: one log block records all of its
@@ -121,16 +121,16 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     }
 
     /// True when every granule can be overwritten in place and nothing is gained by moving it.
-    fn all_stay(&self, branch: &Branch, steps: &Steps, data: &View) -> bool {
+    fn all_in_place(&self, branch: &Branch, steps: &Steps, data: &View) -> bool {
         let punched = |step: &Step| step.part.is_whole(self.granule_blocks) && is_zero(branch, step, data);
-        steps.iter().all(|step| is_own(branch, step) && !punched(step)) && !self.gains_by_moving(branch, steps)
+        steps.iter().all(|step| is_own(branch, step) && !punched(step)) && !self.prefers_relocation(branch, steps)
     }
 
     /// Decides the action for each granule; whole stripes move to new places where the group prefers that and
     /// `moves` is set.
     fn plan(&self, branch: &Branch, steps: &Steps, data: &View, moves: bool) -> Plan {
         let whole = |step: &Step| step.part.is_whole(self.granule_blocks);
-        let moving = moves && self.gains_by_moving(branch, steps);
+        let moving = moves && self.prefers_relocation(branch, steps);
         let mut plan = Plan::default();
         for &step in steps {
             let zero = is_zero(branch, &step, data);
@@ -147,7 +147,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
 
     /// True when the write overwrites whole stripes of a group that prefers full-stripe writes to new places,
     /// and free stripes exist.
-    fn gains_by_moving(&self, branch: &Branch, steps: &Steps) -> bool {
+    fn prefers_relocation(&self, branch: &Branch, steps: &Steps) -> bool {
         let own = |step: &&Step| step.part.is_whole(self.granule_blocks) && is_own(branch, step);
         let mut own = steps.iter().filter(own);
         let Some(seen) = own.next().and_then(|step| step.seen) else { return false };
@@ -157,14 +157,14 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         prefers && own.count() + 1 >= unit && self.space.granules.borrow_mut().has_unit()
     }
 
-    async fn carry_out(self: &Rc<Self>, branch: &Rc<Branch>, plan: Plan, data: &View) -> Result<(), MapError> {
+    async fn execute(self: &Rc<Self>, branch: &Rc<Branch>, plan: Plan, data: &View) -> Result<(), MapError> {
         if plan.go.is_empty() {
             self.data.write_in_place(&plan.stay, data).await?;
             return self.punch_steps(branch, &plan.punch).await;
         }
         let first = plan.go[0].part.granule;
         let holes = plan.go.iter().filter(|step| step.seen.is_none()).count();
-        let taken = self.take_places(branch, first, plan.go.len(), holes).await?;
+        let taken = self.allocate_places(branch, first, plan.go.len(), holes).await?;
         let (stay, go) = futures_util::future::join(
             self.data.write_in_place(&plan.stay, data),
             self.data.write_to(&plan.go, &taken.places, data),

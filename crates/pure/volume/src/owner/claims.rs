@@ -33,7 +33,7 @@ impl Claims {
     /// ended.
     #[must_use]
     pub fn without(mut self, node: &Node) -> Self {
-        self.0.retain(|mark| !mark.claim.is_of_our_past(node));
+        self.0.retain(|mark| !mark.claim.is_by_ended_self(node));
         self
     }
 
@@ -57,7 +57,7 @@ impl Claims {
         self.0.iter().filter(|mark| !mark.claim.released).find(|mark| {
             let known = earlier.0.iter().find(|known| known.is_beside(mark));
             // A mark of a pool that was not there before counts as moved.
-            mark.claim.is_life_after(known.map(|known| &known.claim), None)
+            mark.claim.moved_since(known.map(|known| &known.claim), None)
         })
     }
 }

@@ -35,7 +35,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         let store = &self.shared.store;
         if store.look(|catalog| catalog.must_announce()) {
             let ((), change) = store.change(|_| Ok(()))?;
-            store.note_given_up();
+            store.note_member_failed();
             return store.committed(change).await;
         }
         // Another caller may have announced it without the commit having finished.

@@ -37,7 +37,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             self.check_family(id, &mut report).await;
             let found = &report.findings[before..];
             if accept_loss && found.iter().any(|finding| finding.kind == Lost) {
-                self.families.keep_remains(id).await?;
+                self.families.accept_salvage(id).await?;
                 continue;
             }
             // Any other finding makes the map an unreliable base for a repair.

@@ -21,7 +21,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     ///
     /// *Shape*: what was copied is flushed. *Durability*: when it returns. *Errors*: `VolumeUnknown` where
     /// nothing is being copied to it; `CatalogLost`.
-    pub async fn keep_copied(&self, volume: Uuid, next: Blocks, copied_bytes: u64) -> Result<(), PoolError> {
+    pub async fn store_copied(&self, volume: Uuid, next: Blocks, copied_bytes: u64) -> Result<(), PoolError> {
         let ((), change) = self.shared.store.change(|catalog| {
             let copy = catalog.copies.get_mut(&volume).ok_or(PoolError::VolumeUnknown(volume))?;
             (copy.next, copy.copied_bytes) = (next, copied_bytes);

@@ -72,7 +72,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Families<D, G> {
     }
 
     /// Continues the family with what is left of its map.
-    pub(super) async fn keep_remains(self: &Rc<Self>, id: Uuid) -> Result<(), PoolError> {
+    pub(super) async fn accept_salvage(self: &Rc<Self>, id: Uuid) -> Result<(), PoolError> {
         let family = self.remains(id).await?.keep().await.map_err(|error| error.into_pool_error(id))?;
         self.open.borrow_mut().insert(id, family);
         Ok(())
@@ -119,10 +119,10 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Families<D, G> {
     }
 
     /// Returns empty slabs of all families except `but` to the pool; returns their number.
-    pub(crate) fn give_back_all(&self, but: Option<Uuid>) -> u64 {
+    pub(crate) fn return_all_empty_slabs(&self, but: Option<Uuid>) -> u64 {
         // An error of one family does not keep the others from returning slabs.
         let families = self.all_open().into_iter().filter(|family| Some(family.id) != but);
-        families.map(|family| family.give_back().unwrap_or(0)).sum()
+        families.map(|family| family.return_empty_slabs().unwrap_or(0)).sum()
     }
 }
 
@@ -132,7 +132,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     ///
     /// The caller repeats it at once while more work is due, and every few seconds otherwise. *Errors*:
     /// `GroupFails`, `MapDamaged`, `CatalogLost`; the pool continues, and the next call retries.
-    pub async fn tend(&self) -> Result<MaintenanceResult, PoolError> {
+    pub async fn run_maintenance(&self) -> Result<MaintenanceResult, PoolError> {
         let unclean: Vec<Uuid> = self.shared.store.look(|catalog| {
             let families = catalog.families.iter();
             families.filter(|family| family.branches.iter().any(|one| one.cleaning > 0)).map(|one| one.id).collect()
@@ -143,7 +143,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         }
         let mut tended = MaintenanceResult::default();
         for family in self.families.all_open() {
-            let one = tend_family(&family).await.map_err(|error| error.into_pool_error(family.id))?;
+            let one = maintain_family(&family).await.map_err(|error| error.into_pool_error(family.id))?;
             tended.freed_granules += one.freed_granules;
             tended.freed_slabs += one.freed_slabs;
             tended.more |= one.more;
@@ -153,7 +153,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
 
     /// Sets the spawner that finishes commits whose waiters were all dropped. Without it such a commit pauses
     /// until the next waiter, and so does every task that waits for the locks it holds.
-    pub fn carry_on_with(&self, spawn: Spawn) {
+    pub fn set_spawner(&self, spawn: Spawn) {
         self.shared.spawner.set(spawn);
     }
 
@@ -166,8 +166,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
 
     /// Stops everything in progress, as the end of the process would. For simulations, whose process continues;
     /// the pool is unusable afterwards.
-    pub fn abandon(&self) {
-        self.families.all_open().iter().for_each(|family| family.abandon());
+    pub fn abort(&self) {
+        self.families.all_open().iter().for_each(|family| family.abort());
     }
 
     /// Progress of the cleaning of each volume being cleaned.
@@ -200,7 +200,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     }
 }
 
-async fn tend_family<D, G>(family: &Rc<Family<D, G>>) -> Result<MaintenanceResult, MapError>
+async fn maintain_family<D, G>(family: &Rc<Family<D, G>>) -> Result<MaintenanceResult, MapError>
 where
     D: BlockDevice + 'static,
     G: BlockDevice + 'static,
@@ -227,6 +227,6 @@ where
         family.load(slab).await?;
     }
     // Last, so that granules freed in this step count.
-    tended.freed_slabs = family.give_back()?;
+    tended.freed_slabs = family.return_empty_slabs()?;
     Ok(tended)
 }

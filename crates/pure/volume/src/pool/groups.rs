@@ -40,7 +40,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         let record = draft_group(&plan, &device, slab_bytes)?;
         let slabs = record.slabs;
         let members = self.members();
-        let _held = members.regroup()?;
+        let _held = members.begin_membership_change()?;
         let place = members.join(plan, record, labelling).await?;
         // The gate is set before the group has slabs, so that nothing is allocated on a group without one.
         self.shared.set_gate(place, device);

@@ -99,7 +99,7 @@ impl<D: BlockDevice + 'static> WriteLog<'_, D> {
     /// in it. Returns the disks of the group, wiped as far as they are present.
     ///
     /// *Durability* and *errors* as of [`WriteLog::remove_group`], without `LogInUse`.
-    pub async fn forget_group(&self) -> Result<Vec<Uuid>, PoolError> {
+    pub async fn discard_group(&self) -> Result<Vec<Uuid>, PoolError> {
         self.change(|catalog| {
             catalog.log = None;
             Ok(())
@@ -113,7 +113,7 @@ impl<D: BlockDevice + 'static> WriteLog<'_, D> {
     ///
     /// *Durability*: when it returns; after a crash the volumes have lost that data. *Errors*: `LogUnknown`
     /// when that log is not the pool's; `CatalogLost`.
-    pub async fn abandon(&self, id: Uuid, volumes: Vec<Uuid>) -> Result<(), PoolError> {
+    pub async fn abort(&self, id: Uuid, volumes: Vec<Uuid>) -> Result<(), PoolError> {
         self.change(|catalog| {
             let log = catalog.log.as_mut().filter(|log| log.id == id).ok_or(PoolError::LogUnknown)?;
             // State and volumes change in one commit; see rule 3 of *The write log*.
@@ -148,7 +148,7 @@ impl<D: BlockDevice + 'static> WriteLog<'_, D> {
     /// when the log is not away, or none of its disks is back; `NotReached` when one of them did not take a
     /// commit; `CatalogLost`.
     pub async fn take_up(&self, found: &FoundPool, disk: impl Fn(usize) -> D) -> Result<(), PoolError> {
-        let _held = self.members.regroup()?;
+        let _held = self.members.begin_membership_change()?;
         let store = self.store;
         let is_away = self.record().is_some_and(|log| log.state == LogState::Away);
         let group = self.group().filter(|_| is_away).ok_or(PoolError::LogUnknown)?;
@@ -161,11 +161,11 @@ impl<D: BlockDevice + 'static> WriteLog<'_, D> {
         }
         // The disks get one whole commit before the commit that makes them members: after a crash they are at
         // most one commit behind.
-        back.iter().for_each(|&(id, place)| store.invite(id, Rc::new(disk(place))));
+        back.iter().for_each(|&(id, place)| store.add_joining(id, Rc::new(disk(place))));
         let reached = async {
             let ((), change) = store.change(|_| Ok(()))?;
             store.committed(change).await?;
-            back.iter().find(|(id, _)| !store.is_guest(*id)).map_or(Ok(()), |(id, _)| Err(PoolError::NotReached(*id)))
+            back.iter().find(|(id, _)| !store.is_joining(*id)).map_or(Ok(()), |(id, _)| Err(PoolError::NotReached(*id)))
         };
         let reached = reached.await;
         let returned = reached.and_then(|()| {
@@ -181,7 +181,7 @@ impl<D: BlockDevice + 'static> WriteLog<'_, D> {
             })
         });
         // From here on they get commits as members; on error they are detached below.
-        back.iter().for_each(|(id, _)| store.end_visit(*id));
+        back.iter().for_each(|(id, _)| store.end_joining(*id));
         match returned {
             Ok(((), change)) => store.committed(change).await,
             Err(error) => {
@@ -199,7 +199,7 @@ impl<D: BlockDevice + 'static> WriteLog<'_, D> {
         let slab_blocks = self.store.look(|catalog| catalog.slab_bytes) / u64::from(BLOCK_BYTES);
         let slab_blocks = u32::try_from(slab_blocks).map_err(|_| PoolError::Plan("a slab is too large"))?;
         let record = GroupRecord { role: GroupRole::Log, ..GroupRecord::of(&plan, slab_blocks, 0) };
-        let _held = self.members.regroup()?;
+        let _held = self.members.begin_membership_change()?;
         if self.group().is_some() {
             return Err(PoolError::LogKnown);
         }
@@ -211,7 +211,7 @@ impl<D: BlockDevice + 'static> WriteLog<'_, D> {
     /// *Durability*: when it returns; after a crash in between the disks may still have the label of the pool,
     /// which no longer lists them. *Errors*: `LogUnknown`, `LogInUse`, `Regrouping`, `CatalogLost`.
     pub async fn remove_group(&self) -> Result<Vec<Uuid>, PoolError> {
-        let _held = self.members.regroup()?;
+        let _held = self.members.begin_membership_change()?;
         let (members, change) = self.store.change(|catalog| {
             let place = catalog.log_group().ok_or(PoolError::LogUnknown)?;
             match catalog.log_volumes().len() {

@@ -50,7 +50,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// Replaces the list of lost blocks of the group. Runs beyond the available room are counted only.
     ///
     /// *Durability*: when it returns. *Errors*: `GroupUnknown`, `CatalogLost`.
-    pub async fn keep_lost(&self, group: u16, lost: LostRecord) -> Result<(), PoolError> {
+    pub async fn store_lost(&self, group: u16, lost: LostRecord) -> Result<(), PoolError> {
         self.admit_group(group)?;
         let ((), change) = self.shared.store.change(|catalog| {
             put(catalog, group, lost);

@@ -47,11 +47,11 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
     /// True when the disk, a former member, continued without others that the pool uses and was written then:
     /// taking it back would destroy the only copy of that data.
     #[must_use]
-    pub fn was_written_apart(&self, disk: &crate::probe::Member) -> bool {
-        self.store.look(|catalog| parts::was_written_apart(catalog, disk))
+    pub fn is_diverged_and_written(&self, disk: &crate::probe::Member) -> bool {
+        self.store.look(|catalog| parts::is_diverged_and_written(catalog, disk))
     }
 
-    pub(super) fn regroup(&self) -> Result<Regrouping<'_>, PoolError> {
+    pub(super) fn begin_membership_change(&self) -> Result<Regrouping<'_>, PoolError> {
         // One change of the member list at a time: each takes several commits.
         if self.regrouping.replace(true) {
             return Err(PoolError::Regrouping);
@@ -71,7 +71,7 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
     /// each up-to-date member. Disks that are out of space are retried with `pause`.
     pub fn spare(&self, tolerates: impl Fn(&GroupRecord, &[bool]) -> bool + 'static, pause: Pause) {
         self.store.spare(Rc::new(tolerates));
-        self.store.insist_with(pause);
+        self.store.set_retry(pause);
     }
 
     /// Records the state of a member in the catalog.
@@ -105,7 +105,7 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
         })?;
         // Giving up a member counts as an announcement of writes; see `catalog::written`.
         if !state.takes_part() {
-            self.store.note_given_up();
+            self.store.note_member_failed();
         }
         self.store.committed(change).await
     }
@@ -143,7 +143,7 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
             return Err(PoolError::ReplacementTooSmall { bytes, needed_bytes });
         }
         // A former member of this pool is accepted without force: its data is outdated.
-        if !force && !self.is_given_up(&replacement.device).await {
+        if !force && !self.is_former_member(&replacement.device).await {
             admit_disk(&replacement).await?;
         }
         let device = Rc::new(replacement.device);
@@ -175,7 +175,7 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
     /// *Shape*: `device` has the label of `disk` and is as large as before; the caller has checked that.
     /// *Durability*: when it returns. *Errors*: `MemberUnknown`; `MemberState` when the member participates;
     /// `ReplacementTooSmall`, `CatalogLost`.
-    pub async fn readmit(&self, disk: Uuid, device: D) -> Result<(), PoolError> {
+    pub async fn rejoin(&self, disk: Uuid, device: D) -> Result<(), PoolError> {
         let needed = self.admit_replacement(disk, disk)?;
         let data = data_area(device.geometry().blocks).map_or(Blocks(0), |area| area.len);
         if data < needed {

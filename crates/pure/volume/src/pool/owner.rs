@@ -234,7 +234,7 @@ impl<D: BlockDevice + 'static> Ownership<'_, D> {
     /// Returns, and clears, the members whose damaged or missing mark was rewritten since the last call.
     ///
     /// A member that keeps losing its mark is returned once.
-    pub fn take_mended_marks(&self) -> Vec<Uuid> {
+    pub fn take_repaired_marks(&self) -> Vec<Uuid> {
         self.heartbeats.mended.take()
     }
 
@@ -251,7 +251,7 @@ impl<D: BlockDevice + 'static> Ownership<'_, D> {
     ///
     /// A member that has not completed the previous call is skipped, so calls may overlap. *Durability*: when
     /// it returns, on the members that answer. *Panics*: when the copy is larger than its limit.
-    pub async fn keep_state_copy(&self, number: u64, bytes: &[u8]) -> usize {
+    pub async fn store_state_copy(&self, number: u64, bytes: &[u8]) -> usize {
         let claim = self.heartbeats;
         claim.latest_copy.set(number);
         let disks = self.taking_part().into_iter();

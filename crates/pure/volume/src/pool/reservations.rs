@@ -17,7 +17,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// Stores the volume's reservations; empty bytes remove them.
     ///
     /// *Durability*: when it returns. *Errors*: `VolumeUnknown`, `CatalogFull`, `CatalogLost`.
-    pub async fn keep_reservations(&self, volume: Uuid, kept: Vec<u8>) -> Result<(), PoolError> {
+    pub async fn store_reservations(&self, volume: Uuid, kept: Vec<u8>) -> Result<(), PoolError> {
         let ((), change) = self.shared.store.change(|catalog| {
             if !catalog.has_volume(volume) {
                 return Err(PoolError::VolumeUnknown(volume));

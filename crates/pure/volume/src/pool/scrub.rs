@@ -15,7 +15,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// Stores the state of the scrub.
     ///
     /// *Durability*: when it returns. *Errors*: `CatalogLost`.
-    pub async fn keep_scrub(&self, record: ScrubRecord) -> Result<(), PoolError> {
+    pub async fn store_scrub(&self, record: ScrubRecord) -> Result<(), PoolError> {
         let ((), change) = self.shared.store.change(|catalog| {
             catalog.scrub = Some(record);
             Ok(())

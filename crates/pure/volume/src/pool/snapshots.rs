@@ -31,7 +31,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             standing.insert((family.id, branch.number), (family, branch));
         }
         // Writes are blocked on all volumes, so that the snapshots are of one instant.
-        let held = stand_still(&standing).await;
+        let held = freeze_writes(&standing).await;
         self.flush_standing(&standing).await?;
         // After the snapshot every granule of the old epoch may be copied on write once more.
         self.make_room(&standing, |branch| branch.fresh.get(), |branch| branch.fresh.get())?;
@@ -74,7 +74,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         let (volume, epoch, mapped) = found.ok_or(unknown.clone())?;
         let (family, branch) = self.branch(volume).await?;
         let standing = BlockedVolumes::from([((family.id, branch.number), (family.clone(), branch.clone()))]);
-        let held = stand_still(&standing).await;
+        let held = freeze_writes(&standing).await;
         self.flush_standing(&standing).await?;
         let (granule_blocks, thick) = (family.granule_blocks, branch.thick);
         // After the roll-back nothing is written in the new epoch, so all of it may still be needed.
@@ -197,7 +197,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
 
 /// Blocks writes to the volumes while the guards live. The order is fixed, so that two callers with the same
 /// volumes cannot deadlock.
-async fn stand_still<D: BlockDevice + 'static, G: BlockDevice + 'static>(
+async fn freeze_writes<D: BlockDevice + 'static, G: BlockDevice + 'static>(
     standing: &BlockedVolumes<D, G>,
 ) -> Vec<RangeGuard> {
     let mut held = Vec::with_capacity(standing.len());

@@ -88,7 +88,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Shared<D, G> {
     }
 
     /// Raises the event that a write to the volume was refused for lack of space.
-    pub(crate) fn tell_exhausted(&self, volume: Uuid) {
+    pub(crate) fn report_exhausted(&self, volume: Uuid) {
         self.tell(SpaceEvent::Exhausted { volume });
     }
 
@@ -108,7 +108,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Shared<D, G> {
     }
 
     /// Reports the repair of a map block.
-    pub(crate) fn tell_of_map(&self, repair: MapRepair) {
+    pub(crate) fn report_map_repair(&self, repair: MapRepair) {
         let hear = self.watch.hear_of_map.borrow().clone();
         match hear {
             Some(hear) => hear(repair),

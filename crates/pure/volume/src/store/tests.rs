@@ -155,7 +155,7 @@ fn disk_that_refuses_for_want_of_space_is_asked_again() {
         let (store, disks, _) = store(3);
         let waited = Rc::new(Cell::new(Vec::new()));
         let wait = waited.clone();
-        store.insist_with(Rc::new(move |duration| {
+        store.set_retry(Rc::new(move |duration| {
             wait.borrow_mut().push(duration);
             Box::pin(std::future::ready(()))
         }));
@@ -172,7 +172,7 @@ fn disk_that_refuses_for_want_of_space_is_asked_again() {
 #[test]
 fn slot_that_has_the_commit_is_not_written_again_when_the_other_is_refused() {
     let (store, disks, journal) = store(1);
-    store.insist_with(Rc::new(|_| Box::pin(std::future::ready(()))));
+    store.set_retry(Rc::new(|_| Box::pin(std::future::ready(()))));
     let change = raise_epoch(&store);
     let mut commit = pin!(store.committed(change));
     while writes(&journal) == 0 {

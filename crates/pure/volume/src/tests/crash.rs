@@ -89,7 +89,7 @@ impl Script {
 
     /// Stores reservations of the volume, or removes them.
     fn reserve(&mut self, number: u64, kept: &[u8]) {
-        block_on(self.opened.pool.keep_reservations(volume_id(number), kept.to_vec())).expect("it is there");
+        block_on(self.opened.pool.store_reservations(volume_id(number), kept.to_vec())).expect("it is there");
         match kept {
             [] => self.known.reserved.remove(&number),
             _ => self.known.reserved.insert(number, kept.to_vec()),
@@ -472,7 +472,7 @@ fn growing_life(prepare: impl Fn(&Disk)) -> Script {
     script.add_log(2, &[3]);
     script.log(async |pool| pool.write_log().set(id(71)).await);
     script.log(async |pool| pool.write_log().enter(id(71), volume_id(1)).await);
-    script.log(async |pool| pool.write_log().abandon(id(71), vec![volume_id(1)]).await);
+    script.log(async |pool| pool.write_log().abort(id(71), vec![volume_id(1)]).await);
     script.log(async |pool| pool.write_log().settle(id(71)).await);
     script.log(async |pool| pool.write_log().remove_group().await.map(drop));
     script

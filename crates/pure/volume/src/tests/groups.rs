@@ -204,7 +204,7 @@ fn log_that_was_abandoned_names_who_lost_data_until_somebody_heard_it() {
     block_on(pool.write_log().set(id)).unwrap();
     block_on(pool.write_log().enter(id, volume_id(1))).unwrap();
     let lost = vec![volume_id(3), volume_id(2), volume_id(2), volume_id(9)];
-    block_on(pool.write_log().abandon(id, lost)).unwrap();
+    block_on(pool.write_log().abort(id, lost)).unwrap();
     assert_eq!(
         block_on(pool.write_log().enter(id, volume_id(1))),
         Err(PoolError::LogUnknown),
@@ -343,7 +343,7 @@ fn log_that_is_lost_is_forgotten_when_an_operator_says_so() {
     let (world, ..) = written_back();
     let opened = world.open_with(&[0, 1, 2]).unwrap();
     assert_eq!(block_on(opened.pool.write_log().remove_group()), Err(PoolError::LogInUse(1)));
-    assert_eq!(block_on(opened.pool.write_log().forget_group()), Ok(vec![disk_id(2), disk_id(3)]));
+    assert_eq!(block_on(opened.pool.write_log().discard_group()), Ok(vec![disk_id(2), disk_id(3)]));
     let again = World::of(world.images()).open().unwrap().pool;
     assert_eq!((again.write_log().record(), again.write_log().group(), again.status().groups.len()), (None, None, 1));
 }

@@ -2,7 +2,7 @@
 
 use super::disk::block_on;
 use super::families::rig::{
-    GRANULE, clone_plan, discard, flush, mirror, open, open_snapshot, reopen, snapshot, snapshot_id, tend, thin_plan,
+    GRANULE, clone_plan, discard, flush, mirror, open, open_snapshot, reopen, snapshot, snapshot_id, run_maintenance, thin_plan,
     write,
 };
 use super::world::{Opened, volume_id};
@@ -66,7 +66,7 @@ fn blocks_of_a_deleted_volume_are_nobodys() {
     assert_eq!(blocks_of(&holders(&opened), Holder::Volume(volume_id(1))), GRANULE);
     block_on(opened.pool.delete_volume(volume_id(1))).unwrap();
     assert_eq!(blocks_of(&holders(&opened), Holder::Volume(volume_id(1))), 0);
-    tend(&opened.pool);
+    run_maintenance(&opened.pool);
 }
 
 #[test]
@@ -97,11 +97,11 @@ fn lost_blocks_are_listed_until_the_list_says_otherwise_also_after_a_restart() {
     let (world, opened) = mirror();
     assert_eq!(opened.pool.losses(), BTreeMap::new());
     let lost = LostRecord { runs: vec![Extent::new(3, 2), Extent::new(9, 1)], more: 5 };
-    block_on(opened.pool.keep_lost(0, lost.clone())).unwrap();
-    assert_eq!(block_on(opened.pool.keep_lost(7, lost.clone())), Err(PoolError::GroupUnknown(7)));
+    block_on(opened.pool.store_lost(0, lost.clone())).unwrap();
+    assert_eq!(block_on(opened.pool.store_lost(7, lost.clone())), Err(PoolError::GroupUnknown(7)));
     let (world, opened) = reopen(&world);
     assert_eq!(opened.pool.losses(), [(0, lost)].into());
-    block_on(opened.pool.keep_lost(0, LostRecord::default())).unwrap();
+    block_on(opened.pool.store_lost(0, LostRecord::default())).unwrap();
     assert_eq!(reopen(&world).1.pool.losses(), BTreeMap::new());
 }
 
@@ -109,7 +109,7 @@ fn lost_blocks_are_listed_until_the_list_says_otherwise_also_after_a_restart() {
 fn lost_blocks_beyond_those_that_are_named_are_counted() {
     let (world, opened) = mirror();
     let runs = (0..LOST_RUNS_MAX as u64 + 10).map(|run| Extent::new(10 * run, 3)).collect();
-    block_on(opened.pool.keep_lost(0, LostRecord { runs, more: 1 })).unwrap();
+    block_on(opened.pool.store_lost(0, LostRecord { runs, more: 1 })).unwrap();
     let lost = reopen(&world).1.pool.losses().remove(&0).unwrap();
     assert_eq!((lost.runs.len(), lost.more), (LOST_RUNS_MAX, 31));
     assert_eq!(lost.blocks(), 3 * LOST_RUNS_MAX as u64 + 31);

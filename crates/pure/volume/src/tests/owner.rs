@@ -318,7 +318,7 @@ fn copies_of_the_state_are_kept_in_two_places_of_each_member_and_a_damaged_one_i
     let (world, opened) = owned();
     // Several changes go into one copy, so versions need not alternate in parity.
     for number in [2, 4, 6] {
-        assert_eq!(block_on(opened.pool.ownership().keep_state_copy(number, format!("state {number}").as_bytes())), 4);
+        assert_eq!(block_on(opened.pool.ownership().store_state_copy(number, format!("state {number}").as_bytes())), 4);
     }
     let area = || {
         let (at, blocks) = (crate::STATE_COPIES_AT / 4096, crate::STATE_COPIES_BYTES as u64 / 4096);

@@ -75,11 +75,11 @@ fn owner_is_fenced_when_its_last_mark_is_missing_on_all_members_and_writes_it_an
         } else {
             assert_eq!(beat(&opened.pool), Ok(true), "{lost:?}");
             assert_eq!(found(&world).marks.len(), 4, "{lost:?}: written anew");
-            let mut mended = opened.pool.ownership().take_mended_marks();
+            let mut mended = opened.pool.ownership().take_repaired_marks();
             mended.sort();
             assert_eq!(mended, lost.iter().map(|&disk| disk_id(disk)).collect::<Vec<_>>(), "and told");
             assert_eq!(
-                (beat(&opened.pool), opened.pool.ownership().take_mended_marks()),
+                (beat(&opened.pool), opened.pool.ownership().take_repaired_marks()),
                 (Ok(true), vec![]),
                 "they are whole"
             );
@@ -95,7 +95,7 @@ fn owner_goes_on_when_its_last_mark_decays_on_all_members() {
     let place = PLACES.start.0 + last.epoch % 2 * 2 + last.beat % 2;
     world.disks.iter().for_each(|disk| disk.scribble(place * 4096, &[0x55; 4096]));
     assert_eq!(beat(&opened.pool), Ok(true), "the mark before it is whole");
-    assert_eq!(opened.pool.ownership().take_mended_marks().len(), 4, "each is told");
+    assert_eq!(opened.pool.ownership().take_repaired_marks().len(), 4, "each is told");
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn member_that_loses_each_of_its_marks_is_told_once() {
     let (world, opened) = owned();
     for round in 0..4 {
         assert_eq!(beat(&opened.pool), Ok(true));
-        assert_eq!(opened.pool.ownership().take_mended_marks().len(), usize::from(round == 1));
+        assert_eq!(opened.pool.ownership().take_repaired_marks().len(), usize::from(round == 1));
         world.disks[1].scribble(PLACES.start.0 * 4096, &[0x55; 4 << 12]);
     }
 }

@@ -32,7 +32,7 @@ fn make_segments(opened: &Opened) {
 }
 
 fn keep(opened: &Opened, volume: u64, kept: Vec<u8>) -> Result<(), PoolError> {
-    block_on(opened.pool.keep_reservations(volume_id(volume), kept))
+    block_on(opened.pool.store_reservations(volume_id(volume), kept))
 }
 
 #[test]

@@ -86,7 +86,7 @@ pub(crate) async fn apply<P: Pages>(
     }
     match children.pop() {
         None => Ok((None, work.grown)),
-        Some(top) => Ok((Some(work.crown(top, level).await?), work.grown)),
+        Some(top) => Ok((Some(work.finish_root(top, level).await?), work.grown)),
     }
 }
 
@@ -209,7 +209,7 @@ impl<P: Pages> Work<'_, P> {
     }
 
     /// Stores the root: the topmost node with more than one child, or the only leaf.
-    async fn crown(&mut self, mut top: Child, mut level: u8) -> Result<Root, P::Error> {
+    async fn finish_root(&mut self, mut top: Child, mut level: u8) -> Result<Root, P::Error> {
         // Levels with a single child are dropped.
         while level > 0 && top.count() == 1 {
             let Body::Inner(mut children) = self.open(top, level).await? else {

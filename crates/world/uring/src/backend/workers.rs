@@ -152,7 +152,7 @@ impl Shared {
     }
 
     fn ring_the_bell(&self) {
-        crate::bell::ring_bell(&self.wake);
+        crate::bell::notify(&self.wake);
     }
 
     fn work(&self) {

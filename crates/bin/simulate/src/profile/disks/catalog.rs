@@ -96,7 +96,7 @@ async fn destroy_pool(stage: &Stage, pool: &Pool) -> Judged<()> {
 
 /// Sends an order and returns its outcome, unless the power fails before.
 async fn before_dark(stage: &Stage, order: Order, volumes: &[Presented]) -> OrderOutcome {
-    let came = stage.until_dark(order).await;
+    let came = stage.until_power_failure(order).await;
     if matches!(came, OrderOutcome::Dark) {
         stage.pull_the_plug(volumes);
     }
@@ -201,7 +201,7 @@ impl Catalog<'_> {
             self.stage.until_over(&traffic, Duration::from_millis(10)).await;
         }
         self.stage.quiet(&traffic).await?;
-        self.stage.look_at_all(&units).await
+        self.stage.check_all_blocks(&units).await
     }
 
     /// Opens the pool after a power failure; returns its volumes and their sizes.
@@ -221,6 +221,6 @@ impl Catalog<'_> {
         self.stage.present(&self.volumes).await?;
         self.stage.open_portals().await?;
         let units: Vec<_> = self.volumes.iter().map(|volume| volume.unit.clone()).collect();
-        if units.is_empty() { Ok(()) } else { self.stage.look_at_all(&units).await }
+        if units.is_empty() { Ok(()) } else { self.stage.check_all_blocks(&units).await }
     }
 }

@@ -42,14 +42,14 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
             stage.until_over(&traffic, Duration::from_secs(1)).await;
         }
         stage.quiet(&traffic).await?;
-        stage.look_at_all(&units).await?;
+        stage.check_all_blocks(&units).await?;
         liars.iter().for_each(|(disk, _)| disk.set_faults(DiskFaults::default()));
         pool.lies.set(false);
         mend(stage, &pool, &volumes).await?;
-        stage.look_at_all(&units).await?;
+        stage.check_all_blocks(&units).await?;
     }
     pool.pull_all_that_may_be(stage).await?;
-    stage.look_at_all(&units).await
+    stage.check_all_blocks(&units).await
 }
 
 /// Selects in-sync members that begin to lie: at least one, at most as many as the level tolerates; returns whether

@@ -43,13 +43,13 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
         infirmary.afflict(&traffic).await?;
         stage.until_over(&traffic, Duration::from_secs(1)).await;
         stage.quiet(&traffic).await?;
-        stage.look_at_all(&units).await?;
+        stage.check_all_blocks(&units).await?;
         infirmary.mend().await?;
-        stage.look_at_all(&units).await?;
+        stage.check_all_blocks(&units).await?;
     }
     // Rebuilt members must hold everything that the replaced ones held.
     pool.pull_all_that_may_be(stage).await?;
-    stage.look_at_all(&units).await
+    stage.check_all_blocks(&units).await
 }
 
 /// Starts hosts with all kinds of behavior that do not depend on disks.
@@ -77,14 +77,14 @@ impl FaultInjector<'_> {
             match self.stage.chance.below(10) {
                 0..=1 => drop(self.mend_one().await?),
                 2 => self.slow_all().await?,
-                _ => self.fall_ill().await?,
+                _ => self.start_faults().await?,
             }
         }
         Ok(())
     }
 
     /// Injects a fault into one more member, if the level tolerates it.
-    async fn fall_ill(&mut self) -> Judged<()> {
+    async fn start_faults(&mut self) -> Judged<()> {
         let Some(disk) = self.next_victim().await? else { return Ok(()) };
         let handle = self.pool.handle(self.stage, &disk)?;
         self.ill.insert(disk.clone(), Illness::Afflicted);

@@ -49,12 +49,12 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
         traffic.stop();
         stage.come_back(&pool).await;
         stage.reopen(&pool, &volumes).await?;
-        stage.look_at_all(&units).await?;
+        stage.check_all_blocks(&units).await?;
         stage.quiet(&traffic).await?;
-        stage.look_at_all(&units).await?;
+        stage.check_all_blocks(&units).await?;
     }
     stage.idle_disks().await?;
     pool.expect_healthy(stage, "after the replacement was filled").await?;
     pool.pull_all_that_may_be(stage).await?;
-    stage.look_at_all(&units).await
+    stage.check_all_blocks(&units).await
 }

@@ -51,7 +51,7 @@ impl Illness {
     pub(super) const PROMPT: [Self; 5] =
         [Self::Hangs, Self::HasBadBlocks, Self::FailsReads, Self::FailsWrites, Self::IsGone];
 
-    fn befall(self, stage: &Stage, disk: &DiskHandle, bytes: u64) {
+    fn inject(self, stage: &Stage, disk: &DiskHandle, bytes: u64) {
         let chance = &stage.chance;
         let often = u32::try_from(chance.within(1_000..=1_000_000)).expect("at most a million");
         let faults = DiskFaults::default();
@@ -101,7 +101,7 @@ impl<'a> Ward<'a> {
     /// Injects or removes one fault, or copies or replaces a member.
     pub(super) async fn happen(&mut self, round: &Round) -> Judged<()> {
         match self.stage.chance.below(10) {
-            0..=5 => self.fall_ill(round).await,
+            0..=5 => self.start_faults(round).await,
             6..=7 => self.cure_one(),
             8 if round.with_repairs => self.copy_one(round).await,
             9 if round.with_repairs => self.repair_one().await,
@@ -110,7 +110,7 @@ impl<'a> Ward<'a> {
     }
 
     /// Injects a fault into one more member, if the round allows it.
-    async fn fall_ill(&mut self, round: &Round) -> Judged<()> {
+    async fn start_faults(&mut self, round: &Round) -> Judged<()> {
         let report = self.stage.pool().await?;
         self.discharge(&report)?;
         let well = self.well(&report)?;
@@ -120,7 +120,7 @@ impl<'a> Ward<'a> {
         let disk = self.pool.handle(self.stage, &well[self.stage.chance.index(well.len())])?;
         let illness = self.stage.chance.pick(round.illnesses);
         tracing::info!(at = self.stage.world.now().0, ?disk, ?illness, "a disk falls ill");
-        illness.befall(self.stage, &disk, self.pool.plan.disk_mib << 20);
+        illness.inject(self.stage, &disk, self.pool.plan.disk_mib << 20);
         self.cases.insert(disk.id(), Case::Ill);
         Ok(())
     }
@@ -209,7 +209,7 @@ impl<'a> Ward<'a> {
             let handle = self.pool.handle(self.stage, &replacement)?;
             let illness = self.stage.chance.pick(round.illnesses);
             tracing::info!(at = self.stage.world.now().0, disk = ?handle, ?illness, "a disk falls ill");
-            illness.befall(self.stage, &handle, self.pool.plan.disk_mib << 20);
+            illness.inject(self.stage, &handle, self.pool.plan.disk_mib << 20);
             self.cases.insert(handle.id(), Case::Ill);
         }
         Ok(())

@@ -99,7 +99,7 @@ impl Returns {
     /// Opens the disk at this path in the data plane; returns false where that is impossible.
     async fn make_known(&self, name: &DiskName, path: &str) -> Result<bool, Refusal> {
         // A change in progress is not waited for; the next round tries again.
-        let Some(turn) = self.core.turn_now() else { return Ok(false) };
+        let Some(turn) = self.core.try_lock_changes() else { return Ok(false) };
         // Read again under the lock: the disk may have been removed since.
         let state = self.core.state();
         let Some(record) = state.disks.get(name) else { return Ok(false) };

@@ -7,7 +7,7 @@ fn spare(disk: &str, mib: u64, pool: Option<&str>) -> Spare {
 
 fn chosen(spares: &[Spare], pool: &str, mib: u64) -> Vec<String> {
     let pool = pool.parse().expect("a name");
-    fitting(spares, &pool, Size::mib(mib)).into_iter().map(|spare| spare.disk.to_string()).collect()
+    matching_spares(spares, &pool, Size::mib(mib)).into_iter().map(|spare| spare.disk.to_string()).collect()
 }
 
 #[test]

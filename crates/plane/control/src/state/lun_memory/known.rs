@@ -188,7 +188,7 @@ impl State {
             let (Some(owner), false) = (owner, from == owner) else { continue };
             let detached = before.luns.detached.get(iqn);
             // Every LUN that the initiator would find through its new host.
-            for record in self.seen_by(owner) {
+            for record in self.mappings_of(owner) {
                 let Some(target) = self.targets.get(&record.target).map(|target| &target.iqn) else { continue };
                 let PresentationRecord { lun, volume_id, .. } = record;
                 let as_host = from.and_then(|from| known.other(from, target, *lun, *volume_id));

@@ -133,7 +133,7 @@ async fn start<W: World>(
     let received = conductor.at(to, move |shard| continued::receive_again(shard, name, id)).await;
     if let Err(refusal) = received {
         tracing::warn!(volume = %target, %refusal, "a copy does not continue yet");
-        conductor.shard.call(from, move |shard| pool::let_go_of_copy(shard, pool, id)).await;
+        conductor.shard.call(from, move |shard| pool::close_copy_ends(shard, pool, id)).await;
         return;
     }
     let ends = Ends { original, pool, from, to };
@@ -182,7 +182,7 @@ pub(super) async fn suspend<W: World>(
 async fn let_go<W: World>(conductor: &Conductor<W>, target_pool: Option<&Name>, id: VolumeId, ends: &Ends) {
     let target_pool = target_pool.cloned().map(|pool| (ends.to, pool));
     for (home, pool) in [(ends.from, ends.pool.clone())].into_iter().chain(target_pool) {
-        conductor.shard.call(home, move |shard| pool::let_go_of_copy(shard, pool, id)).await;
+        conductor.shard.call(home, move |shard| pool::close_copy_ends(shard, pool, id)).await;
     }
 }
 

@@ -39,7 +39,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
             match device.read_best(Extent::new(start, run), rank).await {
                 // The array may have repaired a mirror copy while it chose the best one.
                 Ok(best) => {
-                    self.tell_repaired(at, best.repaired);
+                    self.report_repaired(at, best.repaired);
                     found.extend((0..run as usize).map(|at| Ok(best.content.slice(at * BLOCK..(at + 1) * BLOCK))));
                 }
                 Err(error) if run == 1 => found.push(Err(MapError::Group { group: located.group, error })),
@@ -114,14 +114,14 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
     /// Rewrites a damaged copy with `bytes` and, if that succeeds, reports the repair.
     pub(super) async fn mend(&self, address: u64, copy: usize, bytes: View) {
         if self.write_copy(address, copy, bytes).await.is_ok() {
-            self.tell_repaired(address, 1);
+            self.report_repaired(address, 1);
         }
     }
 
-    pub(super) fn tell_repaired(&self, address: u64, copies: u64) {
+    pub(super) fn report_repaired(&self, address: u64, copies: u64) {
         if copies > 0 {
             let (family, what) = (self.identity.family, self.kind_of(address));
-            self.shared.tell_of_map(MapRepair { family, what, block: address, copies });
+            self.shared.report_map_repair(MapRepair { family, what, block: address, copies });
         }
     }
 

@@ -92,7 +92,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
 
     /// Rewrites copies that a power loss or a fault left behind the best one. `live` are the sequence numbers
     /// of the log.
-    pub(crate) async fn mend_log(&self, image: &LogImage, live: Range<u64>) {
+    pub(crate) async fn repair_log(&self, image: &LogImage, live: Range<u64>) {
         let ring = u64::from(self.log_blocks);
         let is_live = |place: u64| (live.start..live.end).any(|sequence| sequence % ring == place);
         for uneven in &image.uneven {
@@ -100,7 +100,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
             let mended = self.write_copy(address, uneven.copy, uneven.right.clone()).await;
             // A copy that a power loss interrupted is no disk fault and is not reported.
             if mended.is_ok() && uneven.is_damaged && is_live(uneven.place) {
-                self.tell_repaired(address, 1);
+                self.report_repaired(address, 1);
             }
         }
         if !image.uneven.is_empty() {

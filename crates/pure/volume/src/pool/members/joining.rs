@@ -39,12 +39,12 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
         state: MemberState,
         labelling: Labelling,
     ) -> Result<u16, PoolError> {
-        let _held = self.regroup()?;
+        let _held = self.begin_membership_change()?;
         let (id, record) = (disk.id, MemberRecord { disk: disk.id, state, since: SINCE_NEXT });
         // Everything that can be refused is checked before the disk is written.
         let place = self.store.look(|catalog| admit_place(catalog, group, record))?;
         self.admit_room(group, &disk)?;
-        if !labelling.force && !self.is_given_up(&disk.device).await {
+        if !labelling.force && !self.is_former_member(&disk.device).await {
             admit_disk(&disk).await?;
         }
         let device = Rc::new(disk.device);
@@ -52,17 +52,17 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
             self.label_all(&[(id, device.clone())], &labelling).await?;
             // The disk gets one whole commit before the commit that makes it a member: after a crash it is at
             // most one commit behind.
-            self.store.invite(id, device);
+            self.store.add_joining(id, device);
             let ((), change) = self.store.change(|_| Ok(()))?;
             self.store.committed(change).await?;
-            if !self.store.is_guest(id) {
+            if !self.store.is_joining(id) {
                 return Err(PoolError::NotReached(id));
             }
             let ((), change) = self.store.change(|catalog| {
                 catalog.groups[usize::from(group)].members.push(record);
                 Ok(())
             })?;
-            self.store.end_visit(id);
+            self.store.end_joining(id);
             self.store.committed(change).await?;
             // The commit that names the disk may have failed on it; the place is then removed again.
             match self.store.look(|catalog| catalog.member(id).map(|member| member.state.takes_part())) {
@@ -87,7 +87,7 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
     /// `DiskFails`, `NotReached` with `old` still in place; `MemberState` of `disk` when it missed the commit that names
     /// it; `CatalogLost`.
     pub async fn exchange(&self, old: Uuid, disk: NewDisk<D>, labelling: Labelling) -> Result<(), PoolError> {
-        let _held = self.regroup()?;
+        let _held = self.begin_membership_change()?;
         let id = disk.id;
         self.admit_exchange(old, &disk, labelling.force).await?;
         let device = Rc::new(disk.device);
@@ -95,7 +95,7 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
             self.label_all(&[(id, device.clone())], &labelling).await?;
             // The disk gets one whole commit before the commit that makes it a member: after a crash it is at
             // most one commit behind.
-            self.store.invite(id, device);
+            self.store.add_joining(id, device);
             self.store.exchange(old, id);
             let _exchanging = Exchanging(self.store);
             let ((), change) = self.store.change(|_| Ok(()))?;
@@ -140,7 +140,7 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
             Ok(catalog.groups.iter().position(has).expect("a member is in a group"))
         })?;
         self.admit_room(u16::try_from(group).expect("bounded by GROUPS_MAX"), disk)?;
-        if !force && !self.is_given_up(&disk.device).await {
+        if !force && !self.is_former_member(&disk.device).await {
             admit_disk(disk).await?;
         }
         Ok(())
@@ -151,7 +151,7 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
     /// *Shape*: the array has never used it. *Durability*: when it returns. *Errors*: `MemberUnknown` when
     /// `disk` is not the last of its group; `CatalogLost`.
     pub async fn take_back(&self, disk: Uuid) -> Result<(), PoolError> {
-        let _held = self.regroup()?;
+        let _held = self.begin_membership_change()?;
         self.drop_place(disk).await?;
         self.let_go(&[disk]).await;
         Ok(())
@@ -180,7 +180,7 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
         })?;
         for disk in &plan.members {
             admit_size(disk)?;
-            if !labelling.force && !self.is_given_up(&disk.device).await {
+            if !labelling.force && !self.is_former_member(&disk.device).await {
                 admit_disk(disk).await?;
             }
         }
@@ -191,10 +191,10 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
             self.label_all(&disks, &labelling).await?;
             // Each disk gets one whole commit before the commit that makes it a member: after a crash it is at
             // most one commit behind.
-            disks.iter().for_each(|(id, disk)| self.store.invite(*id, disk.clone()));
+            disks.iter().for_each(|(id, disk)| self.store.add_joining(*id, disk.clone()));
             let ((), change) = self.store.change(|_| Ok(()))?;
             self.store.committed(change).await?;
-            if let Some(&lost) = ids.iter().find(|&&id| !self.store.is_guest(id)) {
+            if let Some(&lost) = ids.iter().find(|&&id| !self.store.is_joining(id)) {
                 return Err(PoolError::NotReached(lost));
             }
             let ((), change) = self.store.change(|catalog| {
@@ -202,7 +202,7 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
                 catalog.groups.push(GroupRecord { slabs: 0, ..record });
                 Ok(())
             })?;
-            ids.iter().for_each(|&id| self.store.end_visit(id));
+            ids.iter().for_each(|&id| self.store.end_joining(id));
             self.store.committed(change).await?;
             let takes_part = |id| move |catalog: &Catalog| catalog.member(id).is_some_and(|one| one.state.takes_part());
             match ids.iter().find(|&&id| !self.store.look(takes_part(id))) {
@@ -255,7 +255,7 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
     }
 
     /// True when `device` has a label of this pool that the pool does not use any more: its data is outdated.
-    pub(super) async fn is_given_up(&self, device: &D) -> bool {
+    pub(super) async fn is_former_member(&self, device: &D) -> bool {
         let probed = probe(device).await;
         let Contents::Member(member) = &probed.contents else { return false };
         let counted = |disk| self.store.look(|catalog| catalog.member(disk).map(|member| member.state.takes_part()));

@@ -152,8 +152,8 @@ impl Script {
         self.acknowledge();
     }
 
-    pub(super) fn tend(&mut self) {
-        tend(&self.opened.pool);
+    pub(super) fn run_maintenance(&mut self) {
+        run_maintenance(&self.opened.pool);
         self.acknowledge();
     }
 
@@ -271,7 +271,7 @@ fn go_on(opened: &Opened, known: &ExpectedState) -> Result<(), String> {
         flush(&device);
     }
     for _ in 0..1000 {
-        if !block_on(opened.pool.tend()).map_err(told)?.more {
+        if !block_on(opened.pool.run_maintenance()).map_err(told)?.more {
             break;
         }
     }
@@ -399,21 +399,21 @@ pub(super) fn whole_life(fresh: bool) -> (Vec<Image>, Script) {
     script.flush(2);
     script.flush(1);
     script.delete_snapshot(2);
-    script.tend();
+    script.run_maintenance();
     script.resize(1, 500);
     script.write(1, 490, 10);
     script.flush(1);
     script.delete_snapshot(4);
     script.delete(2);
-    script.tend();
+    script.run_maintenance();
     script.write(1, 0, 128);
     script.flush(1);
     script.delete_snapshot(1);
     script.delete_snapshot(3);
-    script.tend();
+    script.run_maintenance();
     script.discard(1, 0, 500);
     script.flush(1);
-    script.tend();
+    script.run_maintenance();
     script.write(1, 30, 40);
     script.flush(1);
     script.delete(1);
@@ -437,11 +437,11 @@ pub(super) fn two_families() -> (Vec<Image>, Script) {
     script.flush(1);
     script.discard(2, 0, 250);
     script.flush(2);
-    script.tend();
+    script.run_maintenance();
     script.write(2, 500, 100);
     script.flush(2);
     script.delete_snapshot(2);
-    script.tend();
+    script.run_maintenance();
     (base, script)
 }
 

@@ -97,7 +97,7 @@ fn encrypted_volume_without_its_pool_key_says_so_and_leaves_the_others_alone() {
     refusal(block_on(again.pool.create_clone(clone_plan(3, 1))).err().unwrap());
     assert!(refused.to_string().contains(&pool_key().id().to_string()), "{refused}");
     assert_eq!(contents(&open(&again.pool, 2)).len(), 5);
-    tend(&again.pool);
+    run_maintenance(&again.pool);
     assert_sound(&again.pool);
     // With the key the data is readable again.
     again.pool.set_key(pool_key());
@@ -154,7 +154,7 @@ fn key_is_replaced_only_where_nothing_else_is_lost_with_it() {
     assert_eq!(replace(3), Err(PoolError::KeyShared(2)));
     assert_eq!(contents(&volume).len(), 64, "a refusal changes nothing");
     block_on(pool.delete_volume(volume_id(3))).unwrap();
-    tend(pool);
+    run_maintenance(pool);
     block_on(pool.delete_snapshot(snapshot_id(1), 0)).unwrap();
     assert_eq!(replace(1), Ok(()));
     assert!(readable(&volume).is_empty());

@@ -100,7 +100,7 @@ fn golden_disk_with_families_is_opened() {
     let opened = world.open().unwrap();
     expect_contents(&opened);
     assert_sound(&opened.pool);
-    tend(&opened.pool);
+    run_maintenance(&opened.pool);
     assert_sound(&opened.pool);
 }
 

@@ -60,7 +60,7 @@ fn step(script: &mut Script, random: &mut Random) {
         }
         (17, _) if volume != 0 && script.snapshots_of(volume) == 0 => script.delete(volume),
         (18, _) => script.resize(volume, size + random.below(40)),
-        _ => script.tend(),
+        _ => script.run_maintenance(),
     }
 }
 

@@ -54,7 +54,7 @@ fn thin_volume_takes_space_only_for_what_was_written_and_gives_it_back() {
     assert_eq!(usage(pool).allocated_bytes, Some(2 << 16));
     discard(&volume, 0, 1 << 24);
     flush(&volume);
-    assert!(tend(pool).1 >= 1);
+    assert!(run_maintenance(pool).1 >= 1);
     assert_eq!(usage(pool).data_bytes, 0);
     assert_sound(pool);
 }
@@ -149,13 +149,13 @@ fn snapshots_that_are_deleted_give_back_what_nobody_else_sees() {
     assert_eq!(frees, [Some(4 << 16), Some(2 << 16), Some(0)]);
     block_on(pool.delete_snapshot(snapshot_id(2), 0)).unwrap();
     assert_eq!(pool.cleanings().len(), 1);
-    assert_eq!(tend(pool).0, 2, "granules 2 and 3 of the second snapshot");
+    assert_eq!(run_maintenance(pool).0, 2, "granules 2 and 3 of the second snapshot");
     assert!(pool.cleanings().is_empty());
     assert_eq!((contents(&open_snapshot(pool, 1)), contents(&open_snapshot(pool, 3))), (first.clone(), third.clone()));
     assert_sound(pool);
     block_on(pool.delete_snapshot(snapshot_id(1), 0)).unwrap();
     block_on(pool.delete_snapshot(snapshot_id(3), 0)).unwrap();
-    assert_eq!(tend(pool).0, 6);
+    assert_eq!(run_maintenance(pool).0, 6);
     assert_eq!(pool.status().families[0].allocated_bytes, Some(10 << 16));
     assert_eq!(contents(&volume), third);
     assert_sound(pool);
@@ -206,12 +206,12 @@ fn clone_shares_what_it_does_not_change_and_keeps_its_origin() {
     block_on(pool.delete_volume(volume_id(3))).unwrap();
     assert_eq!(write(&deep, 0, 1, 9).unwrap_err().kind, IoErrorKind::Gone);
     assert_eq!(block_on(pool.delete_snapshot(snapshot_id(2), 0)), Err(PoolError::CloneGoing("s2".into())));
-    tend(pool);
+    run_maintenance(pool);
     block_on(pool.delete_snapshot(snapshot_id(2), 0)).unwrap();
     block_on(pool.delete_volume(volume_id(2))).unwrap();
-    tend(pool);
+    run_maintenance(pool);
     block_on(pool.delete_snapshot(snapshot_id(1), 0)).unwrap();
-    tend(pool);
+    run_maintenance(pool);
     assert_sound(pool);
     flush(&origin);
     let (_, opened) = reopen(&world);
@@ -238,16 +238,16 @@ fn roll_back_brings_back_what_a_snapshot_holds_and_leaves_the_others() {
     let now = contents(&volume);
     assert_eq!((contents(&open_snapshot(pool, 1)), contents(&open_snapshot(pool, 2))), (first.clone(), second.clone()));
     assert_sound(pool);
-    tend(pool);
+    run_maintenance(pool);
     assert_eq!(contents(&volume), now);
     assert_eq!(contents(&open_snapshot(pool, 2)), second);
     assert_sound(pool);
     block_on(pool.roll_back(snapshot_id(2))).unwrap();
     assert_eq!(contents(&volume), second);
-    tend(pool);
+    run_maintenance(pool);
     block_on(pool.delete_snapshot(snapshot_id(1), 0)).unwrap();
     block_on(pool.delete_snapshot(snapshot_id(2), 0)).unwrap();
-    tend(pool);
+    run_maintenance(pool);
     assert_eq!(contents(&volume), second);
     assert_eq!(pool.status().families[0].allocated_bytes, Some(4 << 16));
     flush(&volume);
@@ -343,8 +343,8 @@ fn full_pool_refuses_writes_that_need_space_and_nothing_else() {
         Err(other) => panic!("{other}"),
     }
     flush(&volume);
-    tend(pool);
-    tend(pool);
+    run_maintenance(pool);
+    run_maintenance(pool);
     assert_sound(pool);
     assert!(fill(&volume, fitted) >= fitted / 2 - 64, "what was unmapped is there for others");
     flush(&volume);
@@ -575,13 +575,13 @@ fn volume_that_is_copied_to_is_partial_until_it_is_whole() {
     let (_, found) = reopen(&world);
     assert!(partial(&found.pool), "after a crash, too");
     assert_eq!(found.pool.unfinished_copies(), BTreeMap::from([(volume_id(1), copy.clone())]));
-    block_on(opened.pool.keep_copied(volume_id(1), Blocks(13), 10 * 4096)).unwrap();
+    block_on(opened.pool.store_copied(volume_id(1), Blocks(13), 10 * 4096)).unwrap();
     let (_, found) = reopen(&world);
     let further = CopyRecord { next: Blocks(13), copied_bytes: 10 * 4096, ..copy };
     assert_eq!(found.pool.unfinished_copies(), BTreeMap::from([(volume_id(1), further)]));
     assert!(block_on(opened.pool.dump()).unwrap().contains("copy of a source of 29 bytes"));
     block_on(opened.pool.complete_volume(volume_id(1))).unwrap();
-    let over = block_on(opened.pool.keep_copied(volume_id(1), Blocks(14), 0));
+    let over = block_on(opened.pool.store_copied(volume_id(1), Blocks(14), 0));
     assert_eq!(over, Err(PoolError::VolumeUnknown(volume_id(1))));
     let (_, found) = reopen(&world);
     assert!(!partial(&found.pool) && found.pool.unfinished_copies().is_empty());

@@ -172,10 +172,10 @@ pub(crate) fn snapshot(pool: &TestPool, number: u64, volume: u64) -> Result<(), 
 }
 
 /// Runs all background work; returns the numbers of granules and slabs freed.
-pub(crate) fn tend(pool: &TestPool) -> (u64, u64) {
+pub(crate) fn run_maintenance(pool: &TestPool) -> (u64, u64) {
     let (mut granules, mut slabs) = (0, 0);
     for _ in 0..10_000 {
-        let tended = block_on(pool.tend()).unwrap();
+        let tended = block_on(pool.run_maintenance()).unwrap();
         granules += tended.freed_granules;
         slabs += tended.freed_slabs;
         if !tended.more {

@@ -112,7 +112,7 @@ fn full_to_the_last_page() -> Result<(), String> {
     if kept {
         block_on(pool.delete_snapshot(snapshot_id(1), 0)).map_err(|error| error.to_string())?;
     }
-    while block_on(pool.tend()).map_err(|error| error.to_string())?.more {}
+    while block_on(pool.run_maintenance()).map_err(|error| error.to_string())?.more {}
     let report = block_on(pool.check()).map_err(|error| error.to_string())?;
     if report.findings.is_empty() { Ok(()) } else { Err(format!("{:?}", report.findings)) }
 }

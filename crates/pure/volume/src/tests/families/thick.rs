@@ -16,7 +16,7 @@ fn thick_volume_that_is_a_little_too_large_is_refused_and_leaves_everything_as_i
         let plan = ThinPlan { provisioning: Provisioning::Thick, ..thin_plan(2, size) };
         assert!(matches!(block_on(pool.create_thin_volume(plan)), Err(PoolError::Full { .. })), "{more}");
         assert_eq!(pool.status().families.len(), 1);
-        tend(pool);
+        run_maintenance(pool);
         assert_eq!(pool.status().free_bytes, free, "{more}");
     }
 }
@@ -29,14 +29,14 @@ fn thick_volume_that_grows_by_a_little_more_than_there_is_is_refused_and_stays_a
     let plan = ThinPlan { provisioning: Provisioning::Thick, ..thin_plan(1, 100 * GRANULE) };
     let volume = block_on(pool.create_thin_volume(plan)).unwrap();
     write(&volume, 0, 7, 1).unwrap();
-    tend(pool);
+    run_maintenance(pool);
     let (free, bytes) = (pool.status().free_bytes, 100 * GRANULE * 4096);
     // A volume that does not fit at all allocates nothing; one that fits without its map may have enlarged the
     // map once.
     for more in [1 << 20, 40, 30, 20, 1, 2, 3] {
         let refused = block_on(pool.resize_volume(volume_id(1), bytes + free + (more << 16)));
         assert!(matches!(refused, Err(PoolError::Full { .. })), "{more} granules more: {refused:?}");
-        tend(pool);
+        run_maintenance(pool);
         let lost = free - pool.status().free_bytes;
         assert_eq!((pool.space().free_bytes, pool.space().bytes), (pool.status().free_bytes, pool.status().bytes));
         assert!(if more >= 20 { lost == 0 } else { lost <= 8 << 20 }, "{more} granules more took {lost} bytes");
@@ -58,7 +58,7 @@ fn thick_volume_that_is_refused_alarms_nobody_and_is_told_what_is_free() {
     let volume = ThinPlan { provisioning: Provisioning::Thick, ..thin_plan(1, 100 * GRANULE) };
     block_on(pool.create_thin_volume(volume)).unwrap();
     snapshot(pool, 1, 1).unwrap();
-    tend(pool);
+    run_maintenance(pool);
     let heard = hear_of_space(pool, 600, 950);
     let free = pool.status().free_bytes;
     let large = free + (1 << 30);

@@ -82,7 +82,7 @@ fn readers_never_see_a_granule_half_copied_or_given_to_another() {
             let _ = volume.discard(Extent::new(32, 16)).await.unwrap();
             let _ = volume.write(Lba(32), stamped(32, 16, 2 + round as u32)).await.unwrap();
             pool.delete_snapshot(snapshot_id(round), 0).await.unwrap();
-            pool.tend().await.unwrap();
+            pool.run_maintenance().await.unwrap();
         }
     };
     let reader = async {
@@ -118,12 +118,12 @@ fn check_finds_nothing_while_hosts_write_and_flush_and_what_is_deleted_is_taken_
             let report = pool.check().await.unwrap();
             assert!(report.findings.is_empty(), "round {round}: {:?}", report.findings);
             pool.delete_snapshot(snapshot_id(round), 0).await.unwrap();
-            pool.tend().await.unwrap();
+            pool.run_maintenance().await.unwrap();
         }
     };
     let tending = async {
         for _ in 0..60 {
-            pool.tend().await.unwrap();
+            pool.run_maintenance().await.unwrap();
         }
     };
     block_on(join(join(operator, tending), async { drop(join_all((0..6).map(host)).await) }));
