@@ -4,7 +4,7 @@ use crate::args::{AimOptions, ConformOptions, Global};
 use crate::failure::Failure;
 use crate::output::{Output, Rows, put};
 use crate::secret;
-use conform::{Aim, CHECKS, Check, Shut, Verdict, knock};
+use conform::{Aim, CHECKS, Check, Shut, Verdict, probe_login};
 use iscsi::IscsiName;
 use iscsi::chap::{Algorithm, Credential, Secret};
 use iscsi::login::InitiatorAuth;

@@ -192,7 +192,8 @@ impl State {
     /// Returns the presentations of the host, or of `everyone`, in the target through portals of the group.
     fn seen_at<'a>(&'a self, host: &'a Name, target: &str, tag: u16) -> Mappings<'a> {
         let is_target = |name: &Name| self.targets.get(name).is_some_and(|record| record.iqn.as_str() == target);
-        let seen = self.mappings_of(host).filter(|record| is_target(&record.target) && is_shown_in(&record.groups, tag));
+        let seen =
+            self.mappings_of(host).filter(|record| is_target(&record.target) && is_shown_in(&record.groups, tag));
         seen.map(|record| ((record.lun, record.volume_id), record)).collect()
     }
 

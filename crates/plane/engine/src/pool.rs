@@ -48,8 +48,8 @@ mod work;
 pub(crate) use care::set_repair;
 pub(crate) use check::{check, dump};
 pub(crate) use copy::{
-    CopyEnd, CopyState, Original, abandon_copy, complete_copy, continued, close_copy_ends, open_copy_source, create_copy_target,
-    send_copy, withdraw_copy,
+    CopyEnd, CopyState, Original, abandon_copy, close_copy_ends, complete_copy, continued, create_copy_target,
+    open_copy_source, send_copy, withdraw_copy,
 };
 pub(crate) use copying::copy_member;
 pub(crate) use create::{NewGroup, NewPool, create};

@@ -25,7 +25,7 @@ use block::{BlockDevice, IoError, IoErrorKind, Lba, Stable, View};
 use cluster::Claim;
 use futures_util::FutureExt;
 use futures_util::future::{LocalBoxFuture, join_all};
-use shard::{Pause, SingleFlight, Spawner, insist};
+use shard::{Pause, SingleFlight, Spawner, retry_on_error};
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::rc::{Rc, Weak};

@@ -8,7 +8,7 @@ mod tried;
 mod unit;
 
 use crate::session::Session;
-use crate::{Aim, Finding, Found, Verdict, knock};
+use crate::{Aim, Finding, Found, Verdict, probe_login};
 use unit::Unit;
 
 /// Intended use of a unit.

@@ -35,7 +35,12 @@ impl Client {
     }
 
     /// Sends `DELETE` for `path` with this query; if `seen` is given, only while the object is unchanged.
-    pub(crate) fn delete_if_unchanged(&self, path: &str, query: &str, seen: Option<&ReadVersion>) -> Result<(), Failure> {
+    pub(crate) fn delete_if_unchanged(
+        &self,
+        path: &str,
+        query: &str,
+        seen: Option<&ReadVersion>,
+    ) -> Result<(), Failure> {
         let sent = self.send(Method::DELETE, &format!("{path}{query}"), None, seen.and_then(ReadVersion::tag));
         sent.map(drop).map_err(|failure| self.with_both(failure, seen))
     }

@@ -184,8 +184,9 @@ fn groups_of(shown: &PresentationRecord) -> String {
 /// Notes other hosts that may write the volume.
 fn of_others(state: &State, host: &Name, volume: &VolumeName) -> Option<Point> {
     // Hosts that can only read cannot corrupt it.
-    let writes =
-        |other: &&Name| *other != host && state.mappings_of(other).any(|shown| shown.volume == *volume && !shown.read_only);
+    let writes = |other: &&Name| {
+        *other != host && state.mappings_of(other).any(|shown| shown.volume == *volume && !shown.read_only)
+    };
     let others: Vec<&str> = state.hosts.keys().filter(writes).map(Name::as_str).collect();
     let sentence = format!("{} can write to it, too", others.join(", "));
     let remedy = "make sure that all use a cluster file system or reservations, or present it with --read-only";

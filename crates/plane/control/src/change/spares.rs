@@ -166,7 +166,10 @@ impl Spares {
                     self.core.commit(turn, |state| {
                         state.learn(&report);
                         if let Some(disk) = &member.disk {
-                            state.mark_former_member(disk, former(pool, &spare.disk, member.state != MemberState::Missing));
+                            state.mark_former_member(
+                                disk,
+                                former(pool, &spare.disk, member.state != MemberState::Missing),
+                            );
                         }
                         if let Some(record) = state.pools.get_mut(&pool.name) {
                             record.taken.push(taken);
@@ -370,7 +373,8 @@ impl SpareMonitor {
         places.sort_by_key(|(due, ..)| *due);
         let mut coming = BTreeMap::new();
         for (due, pool, group, member) in places {
-            let Some(spare) = matching_spares(&spares, &pool.name, group.member_size).first().map(|spare| spare.disk.clone())
+            let Some(spare) =
+                matching_spares(&spares, &pool.name, group.member_size).first().map(|spare| spare.disk.clone())
             else {
                 continue;
             };

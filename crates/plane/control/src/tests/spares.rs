@@ -74,7 +74,8 @@ async fn spares_are_not_spent_twice_for_one_place() {
     }
     array.control.pools.fail_disk(&name("d0")).await.expect("failed");
     array.control.pools.fail_disk(&name("e1")).await.expect("failed");
-    let (one, other) = (array.control.steward.handle_events(Vec::new()), array.control.steward.handle_events(Vec::new()));
+    let (one, other) =
+        (array.control.steward.handle_events(Vec::new()), array.control.steward.handle_events(Vec::new()));
     let (one, other) = tokio::join!(one, other);
     one.and(other).expect("looked at");
     rounds(&array).await;

@@ -4,7 +4,7 @@
 //! logs and log device is shown from there. Such a pool is not claimed, not repaired, its maps are not maintained, and
 //! hosts cannot write. The reasons are in `docs/adr/0018-pools-that-are-read-only.md`.
 
-use super::open::{AfterOpen, Assembled, ProbedDisk, assemble_pool, find_pool, reprobe, probe_disks};
+use super::open::{AfterOpen, Assembled, ProbedDisk, assemble_pool, find_pool, probe_disks, reprobe};
 use super::own::{self, Taking};
 use super::{Candidate, OpenPool, keys, membership, volumes};
 use crate::array::{Disk, interruptible, overlay};

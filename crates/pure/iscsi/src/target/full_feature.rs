@@ -208,7 +208,12 @@ impl FullFeature {
             InitiatorPdu::TaskManagement(request) => self.handle_task_management(link, request),
             InitiatorPdu::Logout(request) => {
                 if self.in_window(request.immediate, request.cmd_sn) {
-                    self.run_in_cmdsn_order(link, request.immediate, request.cmd_sn, OrderedAction::Logout(link.slot, request));
+                    self.run_in_cmdsn_order(
+                        link,
+                        request.immediate,
+                        request.cmd_sn,
+                        OrderedAction::Logout(link.slot, request),
+                    );
                 }
                 Ok(())
             }

@@ -123,7 +123,8 @@ impl Session {
             return None;
         }
         // While an old connection is being reinstated its slot stays in use, so the new one is appended.
-        let free = self.connections.iter().position(|connection| connection.is_closed() && !connection.awaits_reassignment());
+        let free =
+            self.connections.iter().position(|connection| connection.is_closed() && !connection.awaits_reassignment());
         let slot = free.filter(|_| reinstated.is_none()).unwrap_or(self.connections.len());
         let recovers = full_feature.negotiated.error_recovery_level > 0;
         let connection = Connection::joined(self.config.clone(), joining, slot, recovers, now);
@@ -440,8 +441,9 @@ impl Session {
         let Some(full_feature) = self.shared.full_feature.as_deref_mut() else { return };
         let Some(own) = full_feature.slot_of(id) else { return };
         let tag = request.referenced_task_tag;
-        let answered =
-            |connection: &mut Connection| connection.awaits_reassignment() && connection.link().sent.stat_sn_of(tag).is_some();
+        let answered = |connection: &mut Connection| {
+            connection.awaits_reassignment() && connection.link().sent.stat_sn_of(tag).is_some()
+        };
         // A task of a live connection cannot be moved: the initiator has to log out of that connection first (RFC 7143
         // §7.2.2).
         let holder = full_feature.slot_of_tag(tag).filter(|&slot| self.connections[slot].awaits_reassignment());

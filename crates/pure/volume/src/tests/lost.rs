@@ -2,8 +2,8 @@
 
 use super::disk::block_on;
 use super::families::rig::{
-    GRANULE, clone_plan, discard, flush, mirror, open, open_snapshot, reopen, snapshot, snapshot_id, run_maintenance, thin_plan,
-    write,
+    GRANULE, clone_plan, discard, flush, mirror, open, open_snapshot, reopen, run_maintenance, snapshot, snapshot_id,
+    thin_plan, write,
 };
 use super::world::{Opened, volume_id};
 use crate::catalog::{LOST_RUNS_MAX, LostRecord};
