@@ -5,13 +5,23 @@ import type { SessionLoss } from './types';
 const BASE = '/api/v1';
 
 /** What another has changed meanwhile: both values of each setting, and whether it is another thing of the same name. */
-export interface Conflict { changes: { what: string; was: string; is: string }[]; other: boolean; yours: string }
+export interface Conflict {
+  changes: { what: string; was: string; is: string }[];
+  other: boolean;
+  yours: string;
+}
 
 /** A refusal: what is wrong, what would be right, and the number that stays the same in every version. */
 export class Problem extends Error {
   /** Where it was refused because what was shown is not what is. */
   conflict: Conflict | undefined;
-  constructor(readonly status: number, readonly code: string, message: string, readonly hint: string, readonly sessions: SessionLoss[] = []) {
+  constructor(
+    readonly status: number,
+    readonly code: string,
+    message: string,
+    readonly hint: string,
+    readonly sessions: SessionLoss[] = [],
+  ) {
     super(message);
   }
   /** In one sentence, as the command line says it. */
@@ -24,13 +34,19 @@ export class Problem extends Error {
 let csrf: string | undefined;
 let whenSignedOut: (why: Problem) => void = () => {};
 
-export function setCsrf(token: string | undefined): void { csrf = token; }
-export function onSignedOut(then: (why: Problem) => void): void { whenSignedOut = then; }
+export function setCsrf(token: string | undefined): void {
+  csrf = token;
+}
+export function onSignedOut(then: (why: Problem) => void): void {
+  whenSignedOut = then;
+}
 
 /** Whoever asks whether a change is made though sessions end or lose access. */
 let confirmed: (problem: Problem) => Promise<boolean> = () => Promise.resolve(false);
 
-export function onDisruption(then: (problem: Problem) => Promise<boolean>): void { confirmed = then; }
+export function onDisruption(then: (problem: Problem) => Promise<boolean>): void {
+  confirmed = then;
+}
 
 export type Query = Record<string, string | number | boolean | undefined>;
 
@@ -42,9 +58,16 @@ function address(path: string, query?: Query): string {
 
 type Document = Record<string, unknown>;
 /** How a request is sent: `background` keeps no login alive, and `as` is the tag (If-Match) that what is changed must still have. */
-interface How { body?: unknown; query?: Query; background?: boolean; as?: string }
+interface How {
+  body?: unknown;
+  query?: Query;
+  background?: boolean;
+  as?: string;
+}
 
-async function ask(method: string, path: string, how: How = {}): Promise<Document> { return (await send(method, path, how)).document; }
+async function ask(method: string, path: string, how: How = {}): Promise<Document> {
+  return (await send(method, path, how)).document;
+}
 
 async function send(method: string, path: string, how: How): Promise<{ document: Document; tag: string }> {
   const { body, query, background, as } = how;
@@ -56,21 +79,53 @@ async function send(method: string, path: string, how: How): Promise<{ document:
   if (method !== 'GET' && csrf) headers['x-csrf-token'] = csrf;
   let answer: Response;
   try {
-    answer = await fetch(address(path, query), { method, headers, credentials: 'same-origin', body: body === undefined ? undefined : JSON.stringify(body) });
+    answer = await fetch(address(path, query), {
+      method,
+      headers,
+      credentials: 'same-origin',
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
   } catch {
-    throw new Problem(0, 'BY-1808', 'the array does not answer', 'see whether it runs, and whether this machine reaches it');
+    throw new Problem(
+      0,
+      'BY-1808',
+      'the array does not answer',
+      'see whether it runs, and whether this machine reaches it',
+    );
   }
   if (answer.status === 204) return { document: {}, tag: '' };
   const text = await answer.text();
   let document: Document = {};
-  try { document = JSON.parse(text); } catch { /* said below */ }
+  try {
+    document = JSON.parse(text);
+  } catch {
+    /* said below */
+  }
   if (answer.ok) return { document, tag: answer.headers.get('etag') ?? '' };
-  const { code = '', message, hint = '', sessions = [], confirm } = document as { code?: string; message?: string; hint?: string; sessions?: SessionLoss[]; confirm?: string };
-  const problem = new Problem(answer.status, code, message ?? `the array answers ${answer.status} ${answer.statusText}`, hint, sessions);
+  const {
+    code = '',
+    message,
+    hint = '',
+    sessions = [],
+    confirm,
+  } = document as { code?: string; message?: string; hint?: string; sessions?: SessionLoss[]; confirm?: string };
+  const problem = new Problem(
+    answer.status,
+    code,
+    message ?? `the array answers ${answer.status} ${answer.statusText}`,
+    hint,
+    sessions,
+  );
   if (answer.status === 401 && !path.startsWith('/session')) whenSignedOut(problem);
   // Where something is lost to a logged-in host, the request says that this is wanted, in its body or, without one, in its query.
   if (!confirm || !sessions.length || !(await confirmed(problem))) throw problem;
-  return send(method, path, body === undefined ? { ...how, query: { ...query, [confirm]: true } } : { ...how, body: { ...(body as object), [confirm]: true } });
+  return send(
+    method,
+    path,
+    body === undefined
+      ? { ...how, query: { ...query, [confirm]: true } }
+      : { ...how, body: { ...(body as object), [confirm]: true } },
+  );
 }
 
 /** The one noun of the answer. */
@@ -79,26 +134,49 @@ function noun<T>(document: Record<string, unknown>): T {
   return (key === undefined ? undefined : document[key]) as T;
 }
 
-export async function get<T>(path: string, query?: Query): Promise<T> { return noun<T>(await ask('GET', path, { query })); }
+export async function get<T>(path: string, query?: Query): Promise<T> {
+  return noun<T>(await ask('GET', path, { query }));
+}
 /** The same, asked by the page itself and not by who looks at it. */
-export async function glance<T>(path: string, query?: Query): Promise<T> { return noun<T>(await ask('GET', path, { query, background: true })); }
+export async function glance<T>(path: string, query?: Query): Promise<T> {
+  return noun<T>(await ask('GET', path, { query, background: true }));
+}
 /** A page of a list, and where the next one begins. */
-export async function glancePage<T>(path: string, query: Query): Promise<{ items: T[]; total?: number; next?: string }> {
+export async function glancePage<T>(
+  path: string,
+  query: Query,
+): Promise<{ items: T[]; total?: number; next?: string }> {
   const document = await ask('GET', path, { query, background: true });
-  return { items: noun<T[]>(document), total: document.total as number | undefined, next: (document.next as string | null) ?? undefined };
+  return {
+    items: noun<T[]>(document),
+    total: document.total as number | undefined,
+    next: (document.next as string | null) ?? undefined,
+  };
 }
 /** One thing with its tag, which the array compares when it is changed. */
 export async function tagged<T>(path: string): Promise<{ value: T; tag: string }> {
   const { document, tag } = await send('GET', path, {});
   return { value: noun<T>(document), tag };
 }
-export async function post<T>(path: string, body: unknown = {}, as?: string): Promise<T> { return noun<T>(await ask('POST', path, { body, as })); }
+export async function post<T>(path: string, body: unknown = {}, as?: string): Promise<T> {
+  return noun<T>(await ask('POST', path, { body, as }));
+}
 // What is changed was shown: its tag is never left out (`lib/seen`).
-export async function patch<T>(path: string, body: unknown, as: string): Promise<T> { return noun<T>(await ask('PATCH', path, { body, as })); }
-export async function put<T>(path: string, body: unknown, as: string): Promise<T> { return noun<T>(await ask('PUT', path, { body, as })); }
-export async function remove(path: string, query?: Query, as?: string): Promise<unknown> { return ask('DELETE', path, { query, as }); }
+export async function patch<T>(path: string, body: unknown, as: string): Promise<T> {
+  return noun<T>(await ask('PATCH', path, { body, as }));
+}
+export async function put<T>(path: string, body: unknown, as: string): Promise<T> {
+  return noun<T>(await ask('PUT', path, { body, as }));
+}
+export async function remove(path: string, query?: Query, as?: string): Promise<unknown> {
+  return ask('DELETE', path, { query, as });
+}
 /** All of the answer, for answers with more than a noun. */
-export async function whole(path: string, query?: Query): Promise<Document> { return ask('GET', path, { query }); }
+export async function whole(path: string, query?: Query): Promise<Document> {
+  return ask('GET', path, { query });
+}
 
 /** A name as a part of a path: `pool/volume` keeps its stroke. */
-export function part(name: string): string { return name.split('/').map(encodeURIComponent).join('/'); }
+export function part(name: string): string {
+  return name.split('/').map(encodeURIComponent).join('/');
+}

@@ -5,10 +5,15 @@ import type { Cause } from './live.svelte';
 
 export function waits(cause: Cause): string {
   switch (cause.kind) {
-    case 'iops_limit': return `held back at ${cause.iops} commands/s, as it is set`;
-    case 'bandwidth_limit': return `held back at ${rate(cause.bandwidth)}, as it is set`;
-    case 'disk': return `waits for disk ${cause.disk}, ${time(cause.mean_us)} each, ${Math.round(cause.busy * 100)} % busy`;
-    case 'rebuild': return `pool ${cause.pool} is being rebuilt`;
-    case 'lost': return `a member of pool ${cause.pool} is lost`;
+    case 'iops_limit':
+      return `held back at ${cause.iops} commands/s, as it is set`;
+    case 'bandwidth_limit':
+      return `held back at ${rate(cause.bandwidth)}, as it is set`;
+    case 'disk':
+      return `waits for disk ${cause.disk}, ${time(cause.mean_us)} each, ${Math.round(cause.busy * 100)} % busy`;
+    case 'rebuild':
+      return `pool ${cause.pool} is being rebuilt`;
+    case 'lost':
+      return `a member of pool ${cause.pool} is lost`;
   }
 }

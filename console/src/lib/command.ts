@@ -8,5 +8,10 @@ export function word(text: string | number): string {
 
 /** `blockyard` and these words; what is absent, empty or false is left out. */
 export function blockyard(...words: (string | number | false | undefined | null)[]): string {
-  return ['blockyard', ...words.filter((one): one is string | number => one !== false && one !== undefined && one !== null && one !== '').map(word)].join(' ');
+  return [
+    'blockyard',
+    ...words
+      .filter((one): one is string | number => one !== false && one !== undefined && one !== null && one !== '')
+      .map(word),
+  ].join(' ');
 }

@@ -2,7 +2,10 @@
 
 import type { Presentation } from './types';
 
-export interface HostSide { title: string; lines: string[] }
+export interface HostSide {
+  title: string;
+  lines: string[];
+}
 
 function portalOf(seen: Presentation): { address: string; port: string } {
   const first = seen.portals[0] ?? '0.0.0.0:3260';
@@ -42,11 +45,36 @@ export function hostSides(seen: Presentation, initiator?: string): HostSide[] {
     'esxcli storage core adapter rescan --adapter=HBA',
   ];
   // The first lines on each node of the cluster, the storage once.
-  const storage = seen.portals.length > 1
-    ? ['pvcreate /dev/mapper/MAP && vgcreate blockyard /dev/mapper/MAP', 'cat >> /etc/pve/storage.cfg <<END', 'lvm: blockyard', '    vgname blockyard', '    shared 1', '    content images,rootdir', '    saferemove 0', 'END']
-    : ['cat >> /etc/pve/storage.cfg <<END', 'iscsi: blockyard', `    portal ${address}:${port}`, `    target ${iqn}`, '    content images', 'END'];
+  const storage =
+    seen.portals.length > 1
+      ? [
+          'pvcreate /dev/mapper/MAP && vgcreate blockyard /dev/mapper/MAP',
+          'cat >> /etc/pve/storage.cfg <<END',
+          'lvm: blockyard',
+          '    vgname blockyard',
+          '    shared 1',
+          '    content images,rootdir',
+          '    saferemove 0',
+          'END',
+        ]
+      : [
+          'cat >> /etc/pve/storage.cfg <<END',
+          'iscsi: blockyard',
+          `    portal ${address}:${port}`,
+          `    target ${iqn}`,
+          '    content images',
+          'END',
+        ];
   const proxmox = [...linux, ...storage, 'pvesm status'];
   const drive = `qemu-system-x86_64 -drive file=iscsi://${address}:${port}/${iqn}/${rawLun(lun)},format=raw,if=virtio${seen.read_only ? ',readonly=on' : ''}`;
-  const qemu = [`${drive}${user ? ' -object secret,id=chap,file=SECRET-FILE' : ''} -iscsi initiator-name=${initiator ?? 'INITIATOR'}${user ? `,user=${user},password-secret=chap` : ''}`];
-  return [{ title: 'Linux', lines: linux }, { title: 'Windows', lines: windows }, { title: 'ESXi', lines: esxi }, { title: 'Proxmox', lines: proxmox }, { title: 'qemu', lines: qemu }];
+  const qemu = [
+    `${drive}${user ? ' -object secret,id=chap,file=SECRET-FILE' : ''} -iscsi initiator-name=${initiator ?? 'INITIATOR'}${user ? `,user=${user},password-secret=chap` : ''}`,
+  ];
+  return [
+    { title: 'Linux', lines: linux },
+    { title: 'Windows', lines: windows },
+    { title: 'ESXi', lines: esxi },
+    { title: 'Proxmox', lines: proxmox },
+    { title: 'qemu', lines: qemu },
+  ];
 }

@@ -10,7 +10,9 @@ class Disruption {
   ask(problem: Problem): Promise<boolean> {
     this.settle(false);
     this.problem = problem;
-    return new Promise((answer) => { this.answer = answer; });
+    return new Promise((answer) => {
+      this.answer = answer;
+    });
   }
 
   settle(confirmed: boolean): void {

@@ -12,14 +12,28 @@ export function keep(parts: BlobPart[], name: string, type: string): void {
 }
 
 /** What this row says, as it comes; the caller hears how many bytes there are. It ends by itself, or with `signal`: what has come by then is the answer. */
-export async function receive(path: string, query: Record<string, string>, heard: (bytes: number) => void, signal?: AbortSignal): Promise<BlobPart[]> {
+export async function receive(
+  path: string,
+  query: Record<string, string>,
+  heard: (bytes: number) => void,
+  signal?: AbortSignal,
+): Promise<BlobPart[]> {
   const asked = new URLSearchParams(query).toString();
   const parts: BlobPart[] = [];
   try {
     const answer = await fetch(`/api/v1${path}${asked ? `?${asked}` : ''}`, { credentials: 'same-origin', signal });
     if (!answer.ok || !answer.body) {
-      const { code = '', message, hint = '' } = await answer.json().catch(() => ({})) as { code?: string; message?: string; hint?: string };
-      throw new Problem(answer.status, code, message ?? `the array answers ${answer.status} ${answer.statusText}`, hint);
+      const {
+        code = '',
+        message,
+        hint = '',
+      } = (await answer.json().catch(() => ({}))) as { code?: string; message?: string; hint?: string };
+      throw new Problem(
+        answer.status,
+        code,
+        message ?? `the array answers ${answer.status} ${answer.statusText}`,
+        hint,
+      );
     }
     const reader = answer.body.getReader();
     let bytes = 0;
@@ -27,11 +41,17 @@ export async function receive(path: string, query: Record<string, string>, heard
       const { done, value } = await reader.read();
       if (done) break;
       parts.push(value as Uint8Array<ArrayBuffer>);
-      heard(bytes += value.length);
+      heard((bytes += value.length));
     }
   } catch (error) {
     if (error instanceof Problem) throw error;
-    if (!signal?.aborted) throw new Problem(0, 'BY-1808', 'the array does not answer any more', 'see whether it runs, and whether this machine reaches it');
+    if (!signal?.aborted)
+      throw new Problem(
+        0,
+        'BY-1808',
+        'the array does not answer any more',
+        'see whether it runs, and whether this machine reaches it',
+      );
   }
   return parts;
 }

@@ -1,7 +1,21 @@
 // How quantities are written: sizes in binary units as the command line has them, rates in decimal ones as networks have them.
 
-const BINARY: [string, number][] = [['EiB', 2 ** 60], ['PiB', 2 ** 50], ['TiB', 2 ** 40], ['GiB', 2 ** 30], ['MiB', 2 ** 20], ['KiB', 2 ** 10]];
-const DECIMAL: [string, number][] = [['EB', 1e18], ['PB', 1e15], ['TB', 1e12], ['GB', 1e9], ['MB', 1e6], ['kB', 1e3]];
+const BINARY: [string, number][] = [
+  ['EiB', 2 ** 60],
+  ['PiB', 2 ** 50],
+  ['TiB', 2 ** 40],
+  ['GiB', 2 ** 30],
+  ['MiB', 2 ** 20],
+  ['KiB', 2 ** 10],
+];
+const DECIMAL: [string, number][] = [
+  ['EB', 1e18],
+  ['PB', 1e15],
+  ['TB', 1e12],
+  ['GB', 1e9],
+  ['MB', 1e6],
+  ['kB', 1e3],
+];
 
 function trimmed(value: number, places: number): string {
   return value.toFixed(places).replace(/\.?0+$/, (zeros) => (zeros.startsWith('.') ? '' : zeros));
@@ -31,7 +45,9 @@ export function parseSize(text: string): number | undefined {
   const [, number, unit] = match as unknown as [string, string, string];
   const wanted = unit.toLowerCase();
   if (wanted === 'b' || (wanted === '' && number === '0')) return Number(number);
-  const found = BINARY.find(([name]) => name.toLowerCase() === wanted || name[0]!.toLowerCase() === wanted) ?? DECIMAL.find(([name]) => name.toLowerCase() === wanted);
+  const found =
+    BINARY.find(([name]) => name.toLowerCase() === wanted || name[0]!.toLowerCase() === wanted) ??
+    DECIMAL.find(([name]) => name.toLowerCase() === wanted);
   return found ? Math.round(Number(number) * found[1]) : undefined;
 }
 
@@ -45,7 +61,8 @@ export function brief(n: number): string {
   return n < 1e6 ? `${trimmed(n / 1e3, n < 1e5 ? 1 : 0)} k` : `${trimmed(n / 1e6, 1)} M`;
 }
 /** `67.1 MB/s`. */
-export const rate = (bytesPerSecond: number): string => (bytesPerSecond < 1 ? '0 B/s' : `${scaled(bytesPerSecond, DECIMAL, 1)}/s`);
+export const rate = (bytesPerSecond: number): string =>
+  bytesPerSecond < 1 ? '0 B/s' : `${scaled(bytesPerSecond, DECIMAL, 1)}/s`;
 /** `319 µs`, `1.15 ms`, `2.4 s`. */
 export function time(us: number): string {
   if (us < 1000) return `${Math.round(us)} µs`;
@@ -59,12 +76,15 @@ export function span(seconds: number): string {
   if (s < 86_400) return `${Math.floor(s / 3600)} h${s % 3600 >= 60 ? ` ${Math.floor((s % 3600) / 60)} min` : ''}`;
   return `${Math.floor(s / 86_400)} d${s % 86_400 >= 3600 ? ` ${Math.floor((s % 86_400) / 3600)} h` : ''}`;
 }
-export const percent = (part: number, whole: number): number => (whole > 0 ? Math.min(100, Math.floor((part * 100) / whole)) : 0);
+export const percent = (part: number, whole: number): number =>
+  whole > 0 ? Math.min(100, Math.floor((part * 100) / whole)) : 0;
 /** The offset from UTC at this time, as `UTC+1` or `UTC+5:30`. */
 export function offset(when = new Date()): string {
   const minutes = -when.getTimezoneOffset();
   const [hours, rest] = [Math.floor(Math.abs(minutes) / 60), Math.abs(minutes) % 60];
-  return minutes === 0 ? 'UTC' : `UTC${minutes < 0 ? '−' : '+'}${hours}${rest ? `:${String(rest).padStart(2, '0')}` : ''}`;
+  return minutes === 0
+    ? 'UTC'
+    : `UTC${minutes < 0 ? '−' : '+'}${hours}${rest ? `:${String(rest).padStart(2, '0')}` : ''}`;
 }
 /** The time zone that times are shown in: `Europe/Berlin (UTC+1)`. */
 export function zone(when = new Date()): string {
@@ -77,7 +97,9 @@ export function shifted(hours: string, by: 1 | -1, when = new Date()): string {
     const minutes = (((Number(h) * 60 + Number(m) - by * when.getTimezoneOffset()) % 1440) + 1440) % 1440;
     return `${String(Math.floor(minutes / 60)).padStart(2, '0')}:${String(minutes % 60).padStart(2, '0')}`;
   };
-  return /^\s*([01]?\d|2[0-3]):[0-5]\d-([01]?\d|2[0-3]):[0-5]\d\s*$/.test(hours) ? hours.trim().replace(/(\d+):(\d+)/g, moved) : hours;
+  return /^\s*([01]?\d|2[0-3]):[0-5]\d-([01]?\d|2[0-3]):[0-5]\d\s*$/.test(hours)
+    ? hours.trim().replace(/(\d+):(\d+)/g, moved)
+    : hours;
 }
 /** `14:05:31 UTC+1`, for where no head of a table states the zone. */
 export const clock = (text: string, now = new Date()): string => `${hour(text, now)} ${offset(new Date(text))}`;
@@ -85,7 +107,9 @@ export const clock = (text: string, now = new Date()): string => `${hour(text, n
 export function hour(text: string, now = new Date()): string {
   const when = new Date(text);
   const hours = when.toLocaleTimeString('en-GB');
-  return when.toDateString() === now.toDateString() ? hours : `${when.toLocaleDateString('en-GB', { day: 'numeric', month: 'short', ...(when.getFullYear() === now.getFullYear() ? {} : { year: 'numeric' }) })} ${hours}`;
+  return when.toDateString() === now.toDateString()
+    ? hours
+    : `${when.toLocaleDateString('en-GB', { day: 'numeric', month: 'short', ...(when.getFullYear() === now.getFullYear() ? {} : { year: 'numeric' }) })} ${hours}`;
 }
 /** `3 min ago`. */
 export const ago = (text: string, now = Date.now()): string => {
@@ -96,4 +120,5 @@ export const plural = (n: number, one: string, many = `${one}s`): string => `${c
 /** A state as people write it: `in_use` is `in use`. */
 export const words = (state: string): string => state.replaceAll('_', ' ');
 /** What names are ordered by, so that `v2` comes before `v10`: ten thousand of these are compared ten times faster than by a collator. */
-export const natural = (text: string): string => text.toLowerCase().replace(/\d+/g, (digits) => digits.padStart(12, '0'));
+export const natural = (text: string): string =>
+  text.toLowerCase().replace(/\d+/g, (digits) => digits.padStart(12, '0'));

@@ -1,11 +1,42 @@
 // A run file of the lab (format 1), as far as it is shown: what came out of each point, the median of its rounds.
 
-interface Tally { commands: number; bytes: number; errors: number; latency: { buckets: [number, number][] } }
-interface Sample { seconds: number; reads: Tally; writes: Tally }
-interface RunFile { format: number; scenario: { name?: string; title?: string }; machine: { facts: Record<string, string> }; begun: string; complete: boolean; points: { labels: Record<string, string>; samples: Sample[]; untried?: string }[] }
+interface Tally {
+  commands: number;
+  bytes: number;
+  errors: number;
+  latency: { buckets: [number, number][] };
+}
+interface Sample {
+  seconds: number;
+  reads: Tally;
+  writes: Tally;
+}
+interface RunFile {
+  format: number;
+  scenario: { name?: string; title?: string };
+  machine: { facts: Record<string, string> };
+  begun: string;
+  complete: boolean;
+  points: { labels: Record<string, string>; samples: Sample[]; untried?: string }[];
+}
 
-export interface Point { label: string; untried?: string; iops: number; bytes: number; p50: number; p99: number; errors: number; rounds: number }
-export interface Run { title: string; begun: string; complete: boolean; facts: [string, string][]; points: Point[] }
+export interface Point {
+  label: string;
+  untried?: string;
+  iops: number;
+  bytes: number;
+  p50: number;
+  p99: number;
+  errors: number;
+  rounds: number;
+}
+export interface Run {
+  title: string;
+  begun: string;
+  complete: boolean;
+  facts: [string, string][];
+  points: Point[];
+}
 
 const median = (values: number[]): number => {
   const sorted = [...values].sort((a, b) => a - b);
@@ -28,14 +59,30 @@ function quantile(sample: Sample, part: number): number {
 /** What the text of a run file says. Throws a sentence where it is none. */
 export function parseRun(text: string): Run {
   let run: RunFile;
-  try { run = JSON.parse(text) as RunFile; } catch { throw new Error('This is no run file: it is no JSON. Runs are made with blockyard lab run … --out FILE.'); }
-  if (run.format !== 1 || !Array.isArray(run.points)) throw new Error(`This is no run file of format 1${run.format ? `, but of format ${run.format}` : ''}.`);
+  try {
+    run = JSON.parse(text) as RunFile;
+  } catch {
+    throw new Error('This is no run file: it is no JSON. Runs are made with blockyard lab run … --out FILE.');
+  }
+  if (run.format !== 1 || !Array.isArray(run.points))
+    throw new Error(`This is no run file of format 1${run.format ? `, but of format ${run.format}` : ''}.`);
   return {
-    title: run.scenario?.title ?? run.scenario?.name ?? 'A run', begun: run.begun, complete: run.complete, facts: Object.entries(run.machine?.facts ?? {}),
+    title: run.scenario?.title ?? run.scenario?.name ?? 'A run',
+    begun: run.begun,
+    complete: run.complete,
+    facts: Object.entries(run.machine?.facts ?? {}),
     points: run.points.map((point) => ({
-      label: Object.entries(point.labels).map(([axis, at]) => `${axis} ${at}`).join(', ') || 'the load', ...(point.untried ? { untried: point.untried } : {}), rounds: point.samples.length,
-      iops: median(point.samples.map((s) => (s.reads.commands + s.writes.commands) / s.seconds)), bytes: median(point.samples.map((s) => (s.reads.bytes + s.writes.bytes) / s.seconds)),
-      p50: median(point.samples.map((s) => quantile(s, 0.5))), p99: median(point.samples.map((s) => quantile(s, 0.99))), errors: point.samples.reduce((sum, s) => sum + s.reads.errors + s.writes.errors, 0),
+      label:
+        Object.entries(point.labels)
+          .map(([axis, at]) => `${axis} ${at}`)
+          .join(', ') || 'the load',
+      ...(point.untried ? { untried: point.untried } : {}),
+      rounds: point.samples.length,
+      iops: median(point.samples.map((s) => (s.reads.commands + s.writes.commands) / s.seconds)),
+      bytes: median(point.samples.map((s) => (s.reads.bytes + s.writes.bytes) / s.seconds)),
+      p50: median(point.samples.map((s) => quantile(s, 0.5))),
+      p99: median(point.samples.map((s) => quantile(s, 0.99))),
+      errors: point.samples.reduce((sum, s) => sum + s.reads.errors + s.writes.errors, 0),
     })),
   };
 }

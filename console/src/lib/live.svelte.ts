@@ -11,14 +11,34 @@ export const ROWS = 24;
 
 /** One second of something. Rates are per second, bytes in bytes, times in microseconds. Times and rows only where they are known. */
 export interface Second {
-  at: number; reads: number; writes: number; readBytes: number; writtenBytes: number; busy: number; waitUs: number;
-  p50?: number; p99?: number; rows?: number[];
+  at: number;
+  reads: number;
+  writes: number;
+  readBytes: number;
+  writtenBytes: number;
+  busy: number;
+  waitUs: number;
+  p50?: number;
+  p99?: number;
+  rows?: number[];
 }
 
 /** What something does: its seconds, and the last of them. */
-export interface Now { seconds: Second[]; last: Second | undefined; iops: number; bytes: number }
+export interface Now {
+  seconds: Second[];
+  last: Second | undefined;
+  iops: number;
+  bytes: number;
+}
 
-interface Counted { reads: number; writes: number; readBytes: number; writtenBytes: number; busyNs?: number; waitedNs?: number }
+interface Counted {
+  reads: number;
+  writes: number;
+  readBytes: number;
+  writtenBytes: number;
+  busyNs?: number;
+  waitedNs?: number;
+}
 
 const STILL = { reads: 0, writes: 0, readBytes: 0, writtenBytes: 0, busy: 0, waitUs: 0 };
 
@@ -37,36 +57,68 @@ class Rates {
     this.before = { ...counted, at: now };
     if (!before || now <= before.at) return;
     const per = 1000 / (now - before.at);
-    const moved = (key: 'reads' | 'writes' | 'readBytes' | 'writtenBytes') => Math.max(0, counted[key] - before[key]) * per;
+    const moved = (key: 'reads' | 'writes' | 'readBytes' | 'writtenBytes') =>
+      Math.max(0, counted[key] - before[key]) * per;
     const operations = Math.max(0, counted.reads + counted.writes - before.reads - before.writes);
     const waited = (counted.waitedNs ?? 0) - (before.waitedNs ?? 0);
     const busy = ((counted.busyNs ?? 0) - (before.busyNs ?? 0)) / ((now - before.at) * 1e6);
     this.add({
-      at: now, reads: moved('reads'), writes: moved('writes'), readBytes: moved('readBytes'), writtenBytes: moved('writtenBytes'),
-      busy: Math.min(1, Math.max(0, busy)), waitUs: operations > 0 ? Math.max(0, waited) / operations / 1000 : 0,
+      at: now,
+      reads: moved('reads'),
+      writes: moved('writes'),
+      readBytes: moved('readBytes'),
+      writtenBytes: moved('writtenBytes'),
+      busy: Math.min(1, Math.max(0, busy)),
+      waitUs: operations > 0 ? Math.max(0, waited) / operations / 1000 : 0,
     });
   }
 
   /** As it is now: another object every time, so that whoever shows it is drawn again. */
   now(): Now {
     const last = this.seconds.at(-1);
-    return { seconds: this.seconds, last, iops: last ? last.reads + last.writes : 0, bytes: last ? last.readBytes + last.writtenBytes : 0 };
+    return {
+      seconds: this.seconds,
+      last,
+      iops: last ? last.reads + last.writes : 0,
+      bytes: last ? last.readBytes + last.writtenBytes : 0,
+    };
   }
 }
 
 /** What a stream says once a second. What stood still is not in its lists. */
-interface Moving { reads: number; writes: number; others: number; read_bytes: number; written_bytes: number; p50_us: number; p99_us: number; p999_us: number; rows: number[] }
+interface Moving {
+  reads: number;
+  writes: number;
+  others: number;
+  read_bytes: number;
+  written_bytes: number;
+  p50_us: number;
+  p99_us: number;
+  p999_us: number;
+  rows: number[];
+}
 interface Moment {
   total: Moving;
   volumes: (Moving & { volume: string; cause: Cause | null })[];
   sessions: (Moving & { id: number })[];
-  disks: { disk: string; reads: number; writes: number; read_bytes: number; written_bytes: number; mean_us: number; busy: number }[];
+  disks: {
+    disk: string;
+    reads: number;
+    writes: number;
+    read_bytes: number;
+    written_bytes: number;
+    mean_us: number;
+    busy: number;
+  }[];
 }
 
 /** What a slow volume waits for. */
 export type Cause =
-  | { kind: 'iops_limit'; iops: number } | { kind: 'bandwidth_limit'; bandwidth: number }
-  | { kind: 'disk'; disk: string; mean_us: number; busy: number } | { kind: 'rebuild'; pool: string } | { kind: 'lost'; pool: string };
+  | { kind: 'iops_limit'; iops: number }
+  | { kind: 'bandwidth_limit'; bandwidth: number }
+  | { kind: 'disk'; disk: string; mean_us: number; busy: number }
+  | { kind: 'rebuild'; pool: string }
+  | { kind: 'lost'; pool: string };
 
 class Live {
   /** Goes up whenever something has moved: whoever reads it is drawn again. */
@@ -89,28 +141,55 @@ class Live {
       const now = performance.now();
       const sum = { reads: 0, writes: 0, readBytes: 0, writtenBytes: 0 };
       for (const { name, counters } of list) {
-        const counted = { reads: counters.reads, writes: counters.writes, readBytes: counters.read_bytes, writtenBytes: counters.written_bytes };
+        const counted = {
+          reads: counters.reads,
+          writes: counters.writes,
+          readBytes: counters.read_bytes,
+          writtenBytes: counters.written_bytes,
+        };
         of(this.volumes, name).count(now, counted);
         for (const key of Object.keys(sum) as (keyof typeof sum)[]) sum[key] += counted[key];
       }
       this.total.count(now, sum);
-      keepOnly(this.volumes, list.map((volume) => volume.name));
+      keepOnly(
+        this.volumes,
+        list.map((volume) => volume.name),
+      );
       this.tick += 1;
     });
     disks.hear((list) => {
       if (this.streaming) return;
       const now = performance.now();
       for (const { name, path, counters: c } of list) {
-        of(this.disks, name ?? path).count(now, { reads: c.reads, writes: c.writes, readBytes: c.read_bytes, writtenBytes: c.written_bytes, busyNs: c.busy_ns, waitedNs: c.waited_ns });
+        of(this.disks, name ?? path).count(now, {
+          reads: c.reads,
+          writes: c.writes,
+          readBytes: c.read_bytes,
+          writtenBytes: c.written_bytes,
+          busyNs: c.busy_ns,
+          waitedNs: c.waited_ns,
+        });
       }
-      keepOnly(this.disks, list.map((disk) => disk.name ?? disk.path));
+      keepOnly(
+        this.disks,
+        list.map((disk) => disk.name ?? disk.path),
+      );
       this.tick += 1;
     });
     sessions.hear((list) => {
       if (this.streaming) return;
       const now = performance.now();
-      for (const s of list) of(this.sessions, s.id).count(now, { reads: s.commands, writes: 0, readBytes: s.read_bytes, writtenBytes: s.written_bytes });
-      keepOnly(this.sessions, list.map((session) => session.id));
+      for (const s of list)
+        of(this.sessions, s.id).count(now, {
+          reads: s.commands,
+          writes: 0,
+          readBytes: s.read_bytes,
+          writtenBytes: s.written_bytes,
+        });
+      keepOnly(
+        this.sessions,
+        list.map((session) => session.id),
+      );
       this.tick += 1;
     });
     status.keep();
@@ -119,10 +198,22 @@ class Live {
   }
 
   /** What the volume does; nothing yet when nobody has told. Drawn again every second. */
-  volume(name: string): Now { void this.tick; return (this.volumes.get(name) ?? NOTHING).now(); }
-  disk(name: string): Now { void this.tick; return (this.disks.get(name) ?? NOTHING).now(); }
-  session(id: number): Now { void this.tick; return (this.sessions.get(id) ?? NOTHING).now(); }
-  all(): Now { void this.tick; return this.total.now(); }
+  volume(name: string): Now {
+    void this.tick;
+    return (this.volumes.get(name) ?? NOTHING).now();
+  }
+  disk(name: string): Now {
+    void this.tick;
+    return (this.disks.get(name) ?? NOTHING).now();
+  }
+  session(id: number): Now {
+    void this.tick;
+    return (this.sessions.get(id) ?? NOTHING).now();
+  }
+  all(): Now {
+    void this.tick;
+    return this.total.now();
+  }
 
   private listen(): void {
     const source = new EventSource('/api/v1/stream?most=1000');
@@ -148,13 +239,37 @@ class Live {
   private take(moment: Moment): void {
     const at = performance.now();
     const second = (m: Moving): Second => ({
-      at, reads: m.reads, writes: m.writes, readBytes: m.read_bytes, writtenBytes: m.written_bytes, busy: 0, waitUs: 0,
-      ...(m.rows.some((n) => n > 0) ? { p50: m.p50_us, p99: m.p99_us } : {}), rows: m.rows,
+      at,
+      reads: m.reads,
+      writes: m.writes,
+      readBytes: m.read_bytes,
+      writtenBytes: m.written_bytes,
+      busy: 0,
+      waitUs: 0,
+      ...(m.rows.some((n) => n > 0) ? { p50: m.p50_us, p99: m.p99_us } : {}),
+      rows: m.rows,
     });
     this.total.add(second(moment.total));
     fill(this.volumes, at, new Map(moment.volumes.map((one) => [one.volume, second(one)])));
     fill(this.sessions, at, new Map(moment.sessions.map((one) => [one.id, second(one)])));
-    fill(this.disks, at, new Map(moment.disks.map((d) => [d.disk, { at, reads: d.reads, writes: d.writes, readBytes: d.read_bytes, writtenBytes: d.written_bytes, busy: d.busy, waitUs: d.mean_us }])));
+    fill(
+      this.disks,
+      at,
+      new Map(
+        moment.disks.map((d) => [
+          d.disk,
+          {
+            at,
+            reads: d.reads,
+            writes: d.writes,
+            readBytes: d.read_bytes,
+            writtenBytes: d.written_bytes,
+            busy: d.busy,
+            waitUs: d.mean_us,
+          },
+        ]),
+      ),
+    );
     this.causes = new Map(moment.volumes.flatMap((one) => (one.cause ? [[one.volume, one.cause] as const] : [])));
     this.tick += 1;
   }
@@ -174,7 +289,7 @@ function fill<K>(map: Map<K, Rates>, at: number, told: Map<K, Second>): void {
 
 function of<K>(map: Map<K, Rates>, key: K): Rates {
   let rates = map.get(key);
-  if (!rates) map.set(key, rates = new Rates());
+  if (!rates) map.set(key, (rates = new Rates()));
   return rates;
 }
 

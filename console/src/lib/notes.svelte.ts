@@ -7,7 +7,9 @@ class Notes {
   say(text: string): void {
     const id = this.next++;
     this.list = [...this.list.slice(-2), { id, text }];
-    setTimeout(() => { this.list = this.list.filter((note) => note.id !== id); }, 6000);
+    setTimeout(() => {
+      this.list = this.list.filter((note) => note.id !== id);
+    }, 6000);
   }
 }
 

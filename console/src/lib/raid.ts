@@ -4,7 +4,13 @@ import type { Level } from './types';
 
 export const LEVELS: Level[] = ['raid0', 'raid5', 'raid6', 'raid10', 'raid1'];
 
-export const title: Record<Level, string> = { raid0: 'RAID 0', raid1: 'RAID 1', raid5: 'RAID 5', raid6: 'RAID 6', raid10: 'RAID 10' };
+export const title: Record<Level, string> = {
+  raid0: 'RAID 0',
+  raid1: 'RAID 1',
+  raid5: 'RAID 5',
+  raid6: 'RAID 6',
+  raid10: 'RAID 10',
+};
 const LEAST: Record<Level, number> = { raid0: 1, raid1: 2, raid5: 3, raid6: 4, raid10: 4 };
 
 export function possible(level: Level, members: number): boolean {
@@ -41,12 +47,14 @@ export function stripes(level: Level, members: number, rows: number): Chunk[][] 
       const p = members - 1 - (row % members);
       line[p] = { kind: 'p' };
       if (parities === 2) line[(p + 1) % members] = { kind: 'q' };
-      for (let column = 0; column < data; column += 1) line[(p + parities + column) % members] = { kind: 'data', index: first + column };
+      for (let column = 0; column < data; column += 1)
+        line[(p + parities + column) % members] = { kind: 'data', index: first + column };
       return line;
     }
     const copies = level === 'raid0' ? 1 : members / data;
     for (let column = 0; column < data; column += 1) {
-      for (let copy = 0; copy < copies; copy += 1) line[column * copies + copy] = { kind: copy === 0 ? 'data' : 'copy', index: first + column };
+      for (let copy = 0; copy < copies; copy += 1)
+        line[column * copies + copy] = { kind: copy === 0 ? 'data' : 'copy', index: first + column };
     }
     return line;
   });

@@ -2,7 +2,28 @@
 
 import { onMount } from 'svelte';
 import { glance, glancePage, Problem } from './api';
-import type { Alert, Auth, Disk, Event, Finding, Host, HostGroup, Operation, Pool, Portal, PortalGroup, Presentation, Receiver, Refused, Session, Silence, Snapshot, Status, Target, Volume } from './types';
+import type {
+  Alert,
+  Auth,
+  Disk,
+  Event,
+  Finding,
+  Host,
+  HostGroup,
+  Operation,
+  Pool,
+  Portal,
+  PortalGroup,
+  Presentation,
+  Receiver,
+  Refused,
+  Session,
+  Silence,
+  Snapshot,
+  Status,
+  Target,
+  Volume,
+} from './types';
 
 /** Rows of the first page of a list, which are soon there, and of each that follows: the most that the array gives at once. */
 const FIRST_PAGE = 500;
@@ -25,26 +46,41 @@ export class Resource<T> {
   private due = 0;
   private heard: ((value: T) => void)[] = [];
 
-  constructor(readonly path: string, private readonly everySeconds: number, private readonly isList = false) { all.push(this as Resource<unknown>); }
+  constructor(
+    readonly path: string,
+    private readonly everySeconds: number,
+    private readonly isList = false,
+  ) {
+    all.push(this as Resource<unknown>);
+  }
 
   /** It is asked for at once, and kept fresh as long as the calling component lives. */
   use(): void {
     onMount(() => {
       this.users += 1;
       void this.refresh();
-      return () => { this.users -= 1; };
+      return () => {
+        this.users -= 1;
+      };
     });
   }
 
   /** It is kept fresh from now on. */
-  keep(): void { this.users += 1; void this.refresh(); }
+  keep(): void {
+    this.users += 1;
+    void this.refresh();
+  }
 
   /** `then` hears every answer. */
-  hear(then: (value: T) => void): void { this.heard.push(then); }
+  hear(then: (value: T) => void): void {
+    this.heard.push(then);
+  }
 
   /** Asks for it, unless it is being asked for. */
   refresh(): Promise<void> {
-    this.running ??= this.ask().finally(() => { this.running = undefined; });
+    this.running ??= this.ask().finally(() => {
+      this.running = undefined;
+    });
     return this.running;
   }
 
@@ -95,7 +131,9 @@ const all: Resource<unknown>[] = [];
 let seconds = 0;
 let mayAsk = false;
 /** Whether somebody is signed in: nothing is asked before. */
-export function letAsk(may: boolean): void { mayAsk = may; }
+export function letAsk(may: boolean): void {
+  mayAsk = may;
+}
 setInterval(() => {
   if (!mayAsk || document.visibilityState === 'hidden') return;
   seconds += 1;
@@ -135,7 +173,12 @@ export class Single<T> {
   }
 
   private async ask(path: string): Promise<void> {
-    try { this.value = await glance<T>(path); } catch (error) { if (!(error instanceof Problem)) throw error; this.missing = error.status === 404; }
+    try {
+      this.value = await glance<T>(path);
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error;
+      this.missing = error.status === 404;
+    }
   }
 }
 

@@ -22,18 +22,23 @@ class Route {
   }
 
   /** What the address says of `key`. */
-  asked(key: string): string { return this.query.get(key) ?? ''; }
+  asked(key: string): string {
+    return this.query.get(key) ?? '';
+  }
 
   /** The address says `value` of `key` from now on; nothing of it when empty. No new entry in the history. */
   say(key: string, value: string): void {
     const query = new URLSearchParams(this.query);
-    if (value === '') query.delete(key); else query.set(key, value);
+    if (value === '') query.delete(key);
+    else query.set(key, value);
     const text = query.toString();
     history.replaceState(null, '', `#${this.path}${text ? `?${text}` : ''}`);
     this.query = query;
   }
 
-  go(path: string): void { location.hash = path; }
+  go(path: string): void {
+    location.hash = path;
+  }
 
   /** The first page, in place of what the address says. */
   home(): void {

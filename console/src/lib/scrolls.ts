@@ -15,5 +15,11 @@ export function scrolls(box: HTMLElement): { destroy(): void } {
   changed.observe(box, { childList: true, subtree: true });
   box.addEventListener('scroll', look, { passive: true });
   look();
-  return { destroy() { sized.disconnect(); changed.disconnect(); box.removeEventListener('scroll', look); } };
+  return {
+    destroy() {
+      sized.disconnect();
+      changed.disconnect();
+      box.removeEventListener('scroll', look);
+    },
+  };
 }

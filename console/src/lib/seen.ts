@@ -8,13 +8,27 @@ type Thing = Record<string, unknown>;
 
 /** What an operator sets of each noun, and which one it is: what its tag is made of. The rest moves by itself. */
 const SET: Record<string, readonly string[]> = {
-  disks: ['path', 'spare'], pools: ['id', 'policy'], volumes: ['id', 'size', 'policy'], snapshots: ['id', 'lock'],
-  hosts: ['any', 'initiators', 'networks', 'chap_user', 'chap_demand', 'mutual_chap_user', 'mutual_chap_demand'], groups: ['hosts'], targets: ['iqn'],
-  portals: ['role', 'tag', 'weight', 'drained', 'advertise'], 'portal-groups': ['access', 'preferred'], auth: ['weakest', 'discovery'], isns: ['server'],
-  receivers: ['way', 'trust', 'least', 'gather', 'remind', 'has_secret'], users: ['role', 'second_factor', 'password_set'],
+  disks: ['path', 'spare'],
+  pools: ['id', 'policy'],
+  volumes: ['id', 'size', 'policy'],
+  snapshots: ['id', 'lock'],
+  hosts: ['any', 'initiators', 'networks', 'chap_user', 'chap_demand', 'mutual_chap_user', 'mutual_chap_demand'],
+  groups: ['hosts'],
+  targets: ['iqn'],
+  portals: ['role', 'tag', 'weight', 'drained', 'advertise'],
+  'portal-groups': ['access', 'preferred'],
+  auth: ['weakest', 'discovery'],
+  isns: ['server'],
+  receivers: ['way', 'trust', 'least', 'gather', 'remind', 'has_secret'],
+  users: ['role', 'second_factor', 'password_set'],
 };
 /** How a setting is called where it is shown. */
-const CALLED: Record<string, string> = { networks: 'Allowed addresses', chap_user: 'CHAP name', mutual_chap_user: 'Mutual CHAP name', id: 'Identity' };
+const CALLED: Record<string, string> = {
+  networks: 'Allowed addresses',
+  chap_user: 'CHAP name',
+  mutual_chap_user: 'Mutual CHAP name',
+  id: 'Identity',
+};
 
 /** A value as people read it. */
 function said(value: unknown): string {
@@ -26,7 +40,10 @@ function said(value: unknown): string {
 /** Each value that differs, by its path. */
 function differences(was: unknown, is: unknown, path: string[] = []): { path: string[]; was: unknown; is: unknown }[] {
   const isObject = (one: unknown): one is Thing => typeof one === 'object' && one !== null && !Array.isArray(one);
-  if (isObject(was) && isObject(is)) return [...new Set([...Object.keys(was), ...Object.keys(is)])].flatMap((key) => differences(was[key], is[key], [...path, key]));
+  if (isObject(was) && isObject(is))
+    return [...new Set([...Object.keys(was), ...Object.keys(is)])].flatMap((key) =>
+      differences(was[key], is[key], [...path, key]),
+    );
   return JSON.stringify(was ?? null) === JSON.stringify(is ?? null) ? [] : [{ path, was, is }];
 }
 
@@ -38,7 +55,10 @@ export class Seen {
   private now: Promise<{ value: Thing; tag: string } | Problem>;
 
   /** What is shown at this moment, of what is at this path of the API. */
-  constructor(private readonly path: string, shown: object) {
+  constructor(
+    private readonly path: string,
+    shown: object,
+  ) {
     this.base = JSON.parse(JSON.stringify(this.set(shown as Thing))) as Thing;
     this.now = this.look();
   }
@@ -46,7 +66,10 @@ export class Seen {
   /** Makes the change, unless what was shown is not what is. After a refusal what is now has been shown: the same change can be asked for again. */
   async change<T>(make: (as: string) => Promise<T>, yours = ''): Promise<T> {
     const now = await this.now;
-    if (now instanceof Problem) { this.now = this.look(); throw now; }
+    if (now instanceof Problem) {
+      this.now = this.look();
+      throw now;
+    }
     try {
       return await make(differences(this.base, this.set(now.value)).length ? OUTDATED : now.tag);
     } catch (error) {
@@ -58,7 +81,8 @@ export class Seen {
   /** The same for a change that takes no tag: it is only looked whether the thing is still what was shown. */
   async still<T>(make: () => Promise<T>): Promise<T> {
     const { value } = await tagged<Thing>(this.path);
-    if (differences(this.base, this.set(value)).length) throw await this.conflict(new Problem(412, 'BY-1207', 'it has changed since it was looked at', ''), '');
+    if (differences(this.base, this.set(value)).length)
+      throw await this.conflict(new Problem(412, 'BY-1207', 'it has changed since it was looked at', ''), '');
     return make();
   }
 
@@ -67,16 +91,26 @@ export class Seen {
     if (now instanceof Problem) return now;
     const is = this.set(now.value);
     const other = this.base.id !== undefined && is.id !== this.base.id;
-    const changes = differences(this.base, is).map(({ path, was, is: now }) => ({ what: CALLED[path.at(-1)!] ?? words(path.slice(path[0] === 'policy' ? 1 : 0).join(' ')), was: said(was), is: said(now) }));
+    const changes = differences(this.base, is).map(({ path, was, is: now }) => ({
+      what: CALLED[path.at(-1)!] ?? words(path.slice(path[0] === 'policy' ? 1 : 0).join(' ')),
+      was: said(was),
+      is: said(now),
+    }));
     // Another thing of the same name is never taken for the one that was shown.
-    if (!other) { this.base = is; this.now = Promise.resolve(now); }
+    if (!other) {
+      this.base = is;
+      this.now = Promise.resolve(now);
+    }
     const conflict = new Problem(412, problem.code, problem.message, '');
     conflict.conflict = { changes, other, yours };
     return conflict;
   }
 
   private look(): Promise<{ value: Thing; tag: string } | Problem> {
-    return tagged<Thing>(this.path).catch((error: unknown) => { if (error instanceof Problem) return error; throw error; });
+    return tagged<Thing>(this.path).catch((error: unknown) => {
+      if (error instanceof Problem) return error;
+      throw error;
+    });
   }
 
   private set(thing: Thing): Thing {
@@ -89,9 +123,13 @@ export class Seen {
 export class Touched {
   private seen: Seen | undefined;
   /** A field is filled in; what is shown then is what the change is judged by. */
-  touch(path: string, shown: object | undefined): void { if (shown) this.seen ??= new Seen(path, shown); }
+  touch(path: string, shown: object | undefined): void {
+    if (shown) this.seen ??= new Seen(path, shown);
+  }
   /** Nothing is filled in any more. */
-  forget(): void { this.seen = undefined; }
+  forget(): void {
+    this.seen = undefined;
+  }
   /** Makes the change, and forgets what was shown once it is made. */
   async change<T>(path: string, shown: object, make: (as: string) => Promise<T>, yours = ''): Promise<T> {
     this.touch(path, shown);
@@ -102,4 +140,5 @@ export class Touched {
 }
 
 /** A change by one press: what is shown is what it is judged by. */
-export const asShown = <T>(path: string, shown: object, make: (as: string) => Promise<T>): Promise<T> => new Seen(path, shown).change(make);
+export const asShown = <T>(path: string, shown: object, make: (as: string) => Promise<T>): Promise<T> =>
+  new Seen(path, shown).change(make);

@@ -5,7 +5,6 @@ import { clock, span } from './format';
 import { route } from './route.svelte';
 import type { Me, Role } from './types';
 
-
 const ROLES: Role[] = ['viewer', 'operator', 'admin'];
 
 class SessionState {
@@ -32,7 +31,11 @@ class SessionState {
       if (!(error instanceof Problem)) throw error;
       if (error.status === 404) this.state = 'local';
       else if (error.status === 401 || error.status === 403) this.state = 'out';
-      else { this.state = 'away'; this.problem = error; setTimeout(() => void this.begin(), 3000); }
+      else {
+        this.state = 'away';
+        this.problem = error;
+        setTimeout(() => void this.begin(), 3000);
+      }
     }
   }
 
@@ -42,18 +45,31 @@ class SessionState {
     if (this.ended !== undefined) return;
     const before = this.touched;
     this.touched = Date.now();
-    try { this.enter(await get<Me>('/session')); } catch (error) { if (!(error instanceof Problem)) throw error; if (error.status === 401) { this.touched = before; this.end(); } }
+    try {
+      this.enter(await get<Me>('/session'));
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error;
+      if (error.status === 401) {
+        this.touched = before;
+        this.end();
+      }
+    }
   }
   private touched = Date.now();
 
   /** The login is over, and nobody has ended it here. What is filled in stays. */
   private end(): void {
-    if (this.state !== 'in' || !this.me) { if (this.state !== 'local') this.state = 'out'; return; }
+    if (this.state !== 'in' || !this.me) {
+      if (this.state !== 'local') this.state = 'out';
+      return;
+    }
     if (this.ended !== undefined) return;
     const { idle_seconds: idle, until, name } = this.me;
     if (until && Date.now() >= Date.parse(until)) this.ended = `The login of ${name} was valid until ${clock(until)}.`;
-    else if (idle !== null && Date.now() - this.touched >= idle * 1000 - 2000) this.ended = `Nothing was done here for ${span(idle)}, and so the login of ${name} has ended.`;
-    else this.ended = `The login of ${name} was ended elsewhere: by an administrator, by a new password, or by a restart of the array.`;
+    else if (idle !== null && Date.now() - this.touched >= idle * 1000 - 2000)
+      this.ended = `Nothing was done here for ${span(idle)}, and so the login of ${name} has ended.`;
+    else
+      this.ended = `The login of ${name} was ended elsewhere: by an administrator, by a new password, or by a restart of the array.`;
   }
 
   async signIn(name: string, password: string, code: string): Promise<void> {

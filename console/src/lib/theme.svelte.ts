@@ -10,13 +10,19 @@ class Themes {
     try {
       const kept = localStorage.getItem(KEY);
       if (kept === 'light' || kept === 'dark') this.choose(kept);
-    } catch { /* a browser that keeps nothing starts with auto */ }
+    } catch {
+      /* a browser that keeps nothing starts with auto */
+    }
   }
 
   choose(theme: Theme): void {
     this.chosen = theme;
     document.documentElement.dataset.theme = theme;
-    try { localStorage.setItem(KEY, theme); } catch { /* as above */ }
+    try {
+      localStorage.setItem(KEY, theme);
+    } catch {
+      /* as above */
+    }
   }
 }
 

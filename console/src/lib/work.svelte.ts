@@ -23,12 +23,16 @@ export class Work {
     }
   }
 
-  clear(): void { this.problem = undefined; }
+  clear(): void {
+    this.problem = undefined;
+  }
 
   /** The refusal where it is about this field: one of these numbers, or a message that names what is in it. */
   about(...codes: number[]): string | undefined {
     const { problem } = this;
-    return problem && codes.some((code) => problem.code === `BY-${code}`) ? `${problem.message}; ${problem.hint}` : undefined;
+    return problem && codes.some((code) => problem.code === `BY-${code}`)
+      ? `${problem.message}; ${problem.hint}`
+      : undefined;
   }
 
   /** The refusal where it is about none of the fields that show theirs themselves. */
