@@ -320,7 +320,7 @@ await test('the pages of a pool and of a volume have no large empty areas', asyn
     // The largest stretch of a half of the page on which no panel is.
     const empty = await desk.evaluate(() => {
       const main = document.querySelector('main').getBoundingClientRect();
-      const panels = [...document.querySelectorAll('main .panel, main .command, main .page-head, main > .trouble')].map((one) => one.getBoundingClientRect());
+      const panels = [...document.querySelectorAll('main .panel, main .command, main .page-head, main > .message')].map((one) => one.getBoundingClientRect());
       let most = 0;
       for (const x of [main.left + main.width / 4, main.left + (main.width * 3) / 4]) {
         const here = panels.filter((one) => one.left <= x && one.right >= x).sort((one, other) => one.top - other.top);

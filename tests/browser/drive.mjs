@@ -333,7 +333,7 @@ await test('an exported pool is imported read-only and for writing; lost map and
   await accessible(page, 'the dialog of an import');
   await page.screenshot({ path: `${shots}import.png` });
   await dialog.getByRole('button', { name: 'Import', exact: true }).click();
-  await page.locator('.trouble').filter({ hasText: 'it was imported with --read-only' }).waitFor();
+  await page.locator('.message').filter({ hasText: 'it was imported with --read-only' }).waitFor();
   same(cli('pool', 'show', 'dent').read_only, 'it was imported with --read-only', 'the array has it read-only');
   await page.getByText('It stays so after a restart.').waitFor();
   await accessible(page, 'a read-only pool');
@@ -779,7 +779,7 @@ await test('what a screen reader needs is missed where it is not, and what moves
     ['a button without a name', () => document.querySelector('main button').replaceChildren()],
     ['a heading without a name', () => document.querySelector('main h2').replaceChildren()],
     ['headings of levels 1 3', () => { const head = document.querySelector('main h2'); const less = document.createElement('h3'); less.textContent = 'less'; head.replaceWith(less); }],
-    ['nothing says what was done', () => document.querySelector('.notes').remove()],
+    ['nothing says what was done', () => document.querySelector('.toasts').remove()],
     ['without heads', () => { const table = document.createElement('table'); table.createCaption().textContent = 'bare'; for (const text of 'ab') table.insertRow().insertCell().textContent = text; table.border = '1'; table.setAttribute('role', 'table'); document.querySelector('main').append(table); }],
   ]) {
     await go(other, '');

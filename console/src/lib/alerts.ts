@@ -5,12 +5,12 @@ import type { Alert } from './types';
 const ORDER: Alert['severity'][] = ['critical', 'warning', 'info'];
 
 /** The worst first; of these the latest. */
-export const ordered = (list: Alert[]): Alert[] =>
+export const bySeverity = (list: Alert[]): Alert[] =>
   [...list].sort(
     (a, b) => ORDER.indexOf(a.severity) - ORDER.indexOf(b.severity) || Date.parse(b.since) - Date.parse(a.since),
   );
 /** Those that people are told of. */
-export const loud = (list: Alert[]): Alert[] => list.filter((alert) => !alert.silenced);
+export const unsilenced = (list: Alert[]): Alert[] => list.filter((alert) => !alert.silenced);
 export const worst = (list: Alert[]): Alert['severity'] =>
   ORDER.find((severity) => list.some((alert) => alert.severity === severity)) ?? 'info';
 /** What it is about, as a silence names it. */

@@ -138,14 +138,11 @@ export async function get<T>(path: string, query?: Query): Promise<T> {
   return noun<T>(await ask('GET', path, { query }));
 }
 /** The same, asked by the page itself and not by who looks at it. */
-export async function glance<T>(path: string, query?: Query): Promise<T> {
+export async function poll<T>(path: string, query?: Query): Promise<T> {
   return noun<T>(await ask('GET', path, { query, background: true }));
 }
 /** A page of a list, and where the next one begins. */
-export async function glancePage<T>(
-  path: string,
-  query: Query,
-): Promise<{ items: T[]; total?: number; next?: string }> {
+export async function pollPage<T>(path: string, query: Query): Promise<{ items: T[]; total?: number; next?: string }> {
   const document = await ask('GET', path, { query, background: true });
   return {
     items: noun<T[]>(document),
@@ -154,7 +151,7 @@ export async function glancePage<T>(
   };
 }
 /** One thing with its tag, which the array compares when it is changed. */
-export async function tagged<T>(path: string): Promise<{ value: T; tag: string }> {
+export async function getWithTag<T>(path: string): Promise<{ value: T; tag: string }> {
   const { document, tag } = await send('GET', path, {});
   return { value: noun<T>(document), tag };
 }

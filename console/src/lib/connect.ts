@@ -2,13 +2,13 @@
 
 import type { Presentation } from './types';
 
-export interface HostSide {
+export interface ConnectCommands {
   title: string;
   lines: string[];
 }
 
-function portalOf(seen: Presentation): { address: string; port: string } {
-  const first = seen.portals[0] ?? '0.0.0.0:3260';
+function portalOf(presentation: Presentation): { address: string; port: string } {
+  const first = presentation.portals[0] ?? '0.0.0.0:3260';
   const at = first.lastIndexOf(':');
   const address = first.slice(0, at);
   const wildcard = address === '0.0.0.0' || address === '[::]';
@@ -18,9 +18,9 @@ function portalOf(seen: Presentation): { address: string; port: string } {
 // libiscsi sends the number of a URL as the first two bytes of the LUN field: beyond 255 that is flat space addressing.
 export const rawLun = (lun: number): number => (lun > 255 ? 0x4000 | lun : lun);
 
-export function hostSides(seen: Presentation, initiator?: string): HostSide[] {
-  const { address, port } = portalOf(seen);
-  const { iqn, lun, chap_user: user, mutual_chap_user: ours } = seen;
+export function connectCommands(presentation: Presentation, initiator?: string): ConnectCommands[] {
+  const { address, port } = portalOf(presentation);
+  const { iqn, lun, chap_user: user, mutual_chap_user: ours } = presentation;
   const node = `iscsiadm -m node -T ${iqn}`;
   const update = (key: string, value: string) => `${node} -o update -n node.session.auth.${key} -v '${value}'`;
   const linux = [
@@ -46,7 +46,7 @@ export function hostSides(seen: Presentation, initiator?: string): HostSide[] {
   ];
   // The first lines on each node of the cluster, the storage once.
   const storage =
-    seen.portals.length > 1
+    presentation.portals.length > 1
       ? [
           'pvcreate /dev/mapper/MAP && vgcreate blockyard /dev/mapper/MAP',
           'cat >> /etc/pve/storage.cfg <<END',
@@ -66,7 +66,7 @@ export function hostSides(seen: Presentation, initiator?: string): HostSide[] {
           'END',
         ];
   const proxmox = [...linux, ...storage, 'pvesm status'];
-  const drive = `qemu-system-x86_64 -drive file=iscsi://${address}:${port}/${iqn}/${rawLun(lun)},format=raw,if=virtio${seen.read_only ? ',readonly=on' : ''}`;
+  const drive = `qemu-system-x86_64 -drive file=iscsi://${address}:${port}/${iqn}/${rawLun(lun)},format=raw,if=virtio${presentation.read_only ? ',readonly=on' : ''}`;
   const qemu = [
     `${drive}${user ? ' -object secret,id=chap,file=SECRET-FILE' : ''} -iscsi initiator-name=${initiator ?? 'INITIATOR'}${user ? `,user=${user},password-secret=chap` : ''}`,
   ];

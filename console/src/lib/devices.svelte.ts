@@ -8,7 +8,7 @@ export class Devices {
   problem = $state.raw<Problem | undefined>();
   busy = $state(false);
 
-  async look(): Promise<void> {
+  async scan(): Promise<void> {
     if (this.busy) return;
     this.busy = true;
     try {

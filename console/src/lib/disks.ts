@@ -3,13 +3,13 @@
 import type { BlockDevice, Disk, Identity, Label } from './types';
 
 /** Enclosure and slot, as far as they are known: `top/3`. */
-export function place(disk: { identity: Identity } | undefined): string | undefined {
+export function slotOf(disk: { identity: Identity } | undefined): string | undefined {
   const { enclosure, slot } = disk?.identity ?? {};
   return [enclosure, slot].filter(Boolean).join('/') || undefined;
 }
 
-/** True when a pool may be made of it, or it may take a lost one's place. */
-export const usable = (disk: Disk): disk is Disk & { name: string } =>
+/** True when a pool may be made of it, or it may take a lost one's slotOf. */
+export const isUsable = (disk: Disk): disk is Disk & { name: string } =>
   disk.name !== null && disk.state === 'free' && !disk.spare;
 
 const on = (label: Label | null | undefined): string | undefined =>
@@ -22,10 +22,10 @@ const on = (label: Label | null | undefined): string | undefined =>
         : undefined;
 
 /** What is on it that is not ours to overwrite. */
-export const holds = (disk: Disk): string | undefined => on(disk.label);
+export const contentsOf = (disk: Disk): string | undefined => on(disk.label);
 
 /** A disk that may be ticked: one of the array's, or one of the machine's that the array does not know yet. */
-export interface Candidate {
+export interface DiskCandidate {
   id: string;
   name: string;
   size: number;
@@ -36,22 +36,22 @@ export interface Candidate {
 }
 
 /** What tells a disk from every other one besides its path and size, always in this order; what it does not report is said, too. */
-export const facts = (identity: Identity): string =>
+export const identityText = (identity: Identity): string =>
   [
     `Model ${identity.model ?? 'unknown'}`,
     `Serial ${identity.serial ?? 'unknown'}`,
-    `Slot ${place({ identity }) ?? 'unknown'}`,
+    `Slot ${slotOf({ identity }) ?? 'unknown'}`,
   ].join(' · ');
 
 /** A free disk of the array. */
-export const known = (disk: Disk & { name: string }): Candidate => ({
+export const arrayDisk = (disk: Disk & { name: string }): DiskCandidate => ({
   id: disk.name,
   name: disk.name,
   size: disk.size,
   path: disk.path,
   identity: disk.identity,
   isNew: false,
-  holds: holds(disk),
+  holds: contentsOf(disk),
 });
 
 /** How it is attached, in the field's spelling. */
@@ -68,8 +68,8 @@ export const attached: Record<NonNullable<BlockDevice['transport']>, string> = {
   loop: 'loop',
 };
 
-/** How a device of the machine is attached, and its medium. */
-export const medium = ({ transport, identity: { rotational } }: BlockDevice): string =>
+/** How a device of the machine is attached, and its mediumText. */
+export const mediumText = ({ transport, identity: { rotational } }: BlockDevice): string =>
   [
     transport && attached[transport],
     rotational === null || rotational === undefined ? undefined : rotational ? 'HDD' : 'SSD',
@@ -78,7 +78,7 @@ export const medium = ({ transport, identity: { rotational } }: BlockDevice): st
     .join(', ');
 
 /** A free device of the machine, with the name that it would get. */
-export const offered = (device: BlockDevice, name: string): Candidate => ({
+export const systemDisk = (device: BlockDevice, name: string): DiskCandidate => ({
   id: device.path,
   name,
   size: device.size,
@@ -88,7 +88,7 @@ export const offered = (device: BlockDevice, name: string): Candidate => ({
 });
 
 /** Names for the disks at these paths, none of which is taken: the last part of the path where that is a name, else `d0` and on. The command line and the array name them so, too. */
-export function names(taken: (string | null)[], paths: string[]): string[] {
+export function freeDiskNames(taken: (string | null)[], paths: string[]): string[] {
   const given: string[] = [];
   const isFree = (name: string) => !taken.includes(name) && !given.includes(name);
   for (const path of paths) {

@@ -3,7 +3,7 @@
 import { Problem } from './api';
 
 /** The browser keeps it as a file of this name. */
-export function keep(parts: BlobPart[], name: string, type: string): void {
+export function saveAs(parts: BlobPart[], name: string, type: string): void {
   const link = document.createElement('a');
   link.href = URL.createObjectURL(new Blob(parts, { type }));
   link.download = name;
@@ -12,7 +12,7 @@ export function keep(parts: BlobPart[], name: string, type: string): void {
 }
 
 /** What this row says, as it comes; the caller hears how many bytes there are. It ends by itself, or with `signal`: what has come by then is the answer. */
-export async function receive(
+export async function download(
   path: string,
   query: Record<string, string>,
   heard: (bytes: number) => void,

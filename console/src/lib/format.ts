@@ -55,7 +55,7 @@ const grouped = new Intl.NumberFormat('en-GB', { maximumFractionDigits: 0 });
 /** `12,345`. */
 export const count = (n: number): string => grouped.format(n);
 /** A number to be read at a glance: `1,234`, `45.6 k`, `1.2 M`. */
-export function brief(n: number): string {
+export function compactNumber(n: number): string {
   if (n < 10 && n > 0 && !Number.isInteger(n)) return n.toFixed(1);
   if (n < 10_000) return count(n);
   return n < 1e6 ? `${trimmed(n / 1e3, n < 1e5 ? 1 : 0)} k` : `${trimmed(n / 1e6, 1)} M`;
@@ -69,7 +69,7 @@ export function time(us: number): string {
   return us < 1e6 ? `${trimmed(us / 1e3, us < 1e4 ? 2 : 1)} ms` : `${trimmed(us / 1e6, 2)} s`;
 }
 /** `2 h 5 min`. */
-export function span(seconds: number): string {
+export function duration(seconds: number): string {
   const s = Math.max(0, Math.floor(seconds));
   if (s < 60) return `${s} s`;
   if (s < 3600) return s % 60 && s < 600 ? `${Math.floor(s / 60)} min ${s % 60} s` : `${Math.floor(s / 60)} min`;
@@ -92,7 +92,7 @@ export function zone(when = new Date()): string {
   return name === 'UTC' ? 'UTC' : `${name} (${offset(when)})`;
 }
 /** Hours of a day in UTC, such as `22:00-06:00`, in local time (`by` 1) or back (`by` -1). What are no hours stays as it is. */
-export function shifted(hours: string, by: 1 | -1, when = new Date()): string {
+export function shiftWindow(hours: string, by: 1 | -1, when = new Date()): string {
   const moved = (_: string, h: string, m: string) => {
     const minutes = (((Number(h) * 60 + Number(m) - by * when.getTimezoneOffset()) % 1440) + 1440) % 1440;
     return `${String(Math.floor(minutes / 60)).padStart(2, '0')}:${String(minutes % 60).padStart(2, '0')}`;
@@ -102,9 +102,9 @@ export function shifted(hours: string, by: 1 | -1, when = new Date()): string {
     : hours;
 }
 /** `14:05:31 UTC+1`, for where no head of a table states the zone. */
-export const clock = (text: string, now = new Date()): string => `${hour(text, now)} ${offset(new Date(text))}`;
+export const clock = (text: string, now = new Date()): string => `${localTime(text, now)} ${offset(new Date(text))}`;
 /** `14:05:31`, with the day where it is not today, and the year where it is not this one. */
-export function hour(text: string, now = new Date()): string {
+export function localTime(text: string, now = new Date()): string {
   const when = new Date(text);
   const hours = when.toLocaleTimeString('en-GB');
   return when.toDateString() === now.toDateString()
@@ -114,11 +114,11 @@ export function hour(text: string, now = new Date()): string {
 /** `3 min ago`. */
 export const ago = (text: string, now = Date.now()): string => {
   const seconds = (now - Date.parse(text)) / 1000;
-  return seconds < 5 ? 'just now' : `${span(seconds)} ago`;
+  return seconds < 5 ? 'just now' : `${duration(seconds)} ago`;
 };
 export const plural = (n: number, one: string, many = `${one}s`): string => `${count(n)} ${n === 1 ? one : many}`;
 /** A state as people write it: `in_use` is `in use`. */
-export const words = (state: string): string => state.replaceAll('_', ' ');
+export const humanize = (state: string): string => state.replaceAll('_', ' ');
 /** What names are ordered by, so that `v2` comes before `v10`: ten thousand of these are compared ten times faster than by a collator. */
-export const natural = (text: string): string =>
+export const naturalSortKey = (text: string): string =>
   text.toLowerCase().replace(/\d+/g, (digits) => digits.padStart(12, '0'));

@@ -5,12 +5,12 @@ import { disks, events, sessions, status, volumes } from './resources.svelte';
 import type { Event } from './types';
 
 /** How much is kept: five minutes. */
-const KEPT = 300;
+const SAMPLES_MAX = 300;
 /** Rows of a column of the heat map: below 8 µs, below 16 µs, and so on. */
 export const ROWS = 24;
 
 /** One second of something. Rates are per second, bytes in bytes, times in microseconds. Times and rows only where they are known. */
-export interface Second {
+export interface Sample {
   at: number;
   reads: number;
   writes: number;
@@ -24,14 +24,14 @@ export interface Second {
 }
 
 /** What something does: its seconds, and the last of them. */
-export interface Now {
-  seconds: Second[];
-  last: Second | undefined;
+export interface LiveRates {
+  seconds: Sample[];
+  last: Sample | undefined;
   iops: number;
   bytes: number;
 }
 
-interface Counted {
+interface Totals {
   reads: number;
   writes: number;
   readBytes: number;
@@ -40,19 +40,19 @@ interface Counted {
   waitedNs?: number;
 }
 
-const STILL = { reads: 0, writes: 0, readBytes: 0, writtenBytes: 0, busy: 0, waitUs: 0 };
+const IDLE = { reads: 0, writes: 0, readBytes: 0, writtenBytes: 0, busy: 0, waitUs: 0 };
 
 /** Rates of one thing, the latest last. */
 class Rates {
-  seconds: Second[] = [];
-  private before: (Counted & { at: number }) | undefined;
+  seconds: Sample[] = [];
+  private before: (Totals & { at: number }) | undefined;
 
-  add(second: Second): void {
+  add(second: Sample): void {
     this.seconds.push(second);
-    if (this.seconds.length > KEPT) this.seconds.shift();
+    if (this.seconds.length > SAMPLES_MAX) this.seconds.shift();
   }
 
-  count(now: number, counted: Counted): void {
+  count(now: number, counted: Totals): void {
     const { before } = this;
     this.before = { ...counted, at: now };
     if (!before || now <= before.at) return;
@@ -74,7 +74,7 @@ class Rates {
   }
 
   /** As it is now: another object every time, so that whoever shows it is drawn again. */
-  now(): Now {
+  now(): LiveRates {
     const last = this.seconds.at(-1);
     return {
       seconds: this.seconds,
@@ -86,7 +86,7 @@ class Rates {
 }
 
 /** What a stream says once a second. What stood still is not in its lists. */
-interface Moving {
+interface Counters {
   reads: number;
   writes: number;
   others: number;
@@ -97,10 +97,10 @@ interface Moving {
   p999_us: number;
   rows: number[];
 }
-interface Moment {
-  total: Moving;
-  volumes: (Moving & { volume: string; cause: Cause | null })[];
-  sessions: (Moving & { id: number })[];
+interface StreamSample {
+  total: Counters;
+  volumes: (Counters & { volume: string; cause: Bottleneck | null })[];
+  sessions: (Counters & { id: number })[];
   disks: {
     disk: string;
     reads: number;
@@ -113,7 +113,7 @@ interface Moment {
 }
 
 /** What a slow volume waits for. */
-export type Cause =
+export type Bottleneck =
   | { kind: 'iops_limit'; iops: number }
   | { kind: 'bandwidth_limit'; bandwidth: number }
   | { kind: 'disk'; disk: string; mean_us: number; busy: number }
@@ -126,17 +126,17 @@ class Live {
   /** True while moments come by themselves. */
   streaming = $state(false);
   /** What slow volumes wait for, by their names; the slowest first. */
-  causes = $state.raw<Map<string, Cause>>(new Map());
+  bottlenecks = $state.raw<Map<string, Bottleneck>>(new Map());
   private readonly total = new Rates();
   private readonly volumes = new Map<string, Rates>();
   private readonly disks = new Map<string, Rates>();
   private readonly sessions = new Map<number, Rates>();
-  private begun = false;
+  private started = false;
 
-  begin(): void {
-    if (this.begun) return;
-    this.begun = true;
-    volumes.hear((list) => {
+  start(): void {
+    if (this.started) return;
+    this.started = true;
+    volumes.subscribe((list) => {
       if (this.streaming) return;
       const now = performance.now();
       const sum = { reads: 0, writes: 0, readBytes: 0, writtenBytes: 0 };
@@ -151,13 +151,13 @@ class Live {
         for (const key of Object.keys(sum) as (keyof typeof sum)[]) sum[key] += counted[key];
       }
       this.total.count(now, sum);
-      keepOnly(
+      prune(
         this.volumes,
         list.map((volume) => volume.name),
       );
       this.tick += 1;
     });
-    disks.hear((list) => {
+    disks.subscribe((list) => {
       if (this.streaming) return;
       const now = performance.now();
       for (const { name, path, counters: c } of list) {
@@ -170,13 +170,13 @@ class Live {
           waitedNs: c.waited_ns,
         });
       }
-      keepOnly(
+      prune(
         this.disks,
         list.map((disk) => disk.name ?? disk.path),
       );
       this.tick += 1;
     });
-    sessions.hear((list) => {
+    sessions.subscribe((list) => {
       if (this.streaming) return;
       const now = performance.now();
       for (const s of list)
@@ -186,7 +186,7 @@ class Live {
           readBytes: s.read_bytes,
           writtenBytes: s.written_bytes,
         });
-      keepOnly(
+      prune(
         this.sessions,
         list.map((session) => session.id),
       );
@@ -198,19 +198,19 @@ class Live {
   }
 
   /** What the volume does; nothing yet when nobody has told. Drawn again every second. */
-  volume(name: string): Now {
+  volume(name: string): LiveRates {
     void this.tick;
-    return (this.volumes.get(name) ?? NOTHING).now();
+    return (this.volumes.get(name) ?? NO_RATES).now();
   }
-  disk(name: string): Now {
+  disk(name: string): LiveRates {
     void this.tick;
-    return (this.disks.get(name) ?? NOTHING).now();
+    return (this.disks.get(name) ?? NO_RATES).now();
   }
-  session(id: number): Now {
+  session(id: number): LiveRates {
     void this.tick;
-    return (this.sessions.get(id) ?? NOTHING).now();
+    return (this.sessions.get(id) ?? NO_RATES).now();
   }
-  all(): Now {
+  all(): LiveRates {
     void this.tick;
     return this.total.now();
   }
@@ -219,8 +219,8 @@ class Live {
     const source = new EventSource('/api/v1/stream?most=1000');
     source.addEventListener('moment', (message) => {
       this.streaming = true;
-      for (const resource of [volumes, disks, sessions]) resource.slower = 5;
-      this.take(JSON.parse((message as MessageEvent<string>).data) as Moment);
+      for (const resource of [volumes, disks, sessions]) resource.slowdown = 5;
+      this.add(JSON.parse((message as MessageEvent<string>).data) as StreamSample);
     });
     source.addEventListener('event', (message) => {
       const event = JSON.parse((message as MessageEvent<string>).data) as Event;
@@ -230,15 +230,15 @@ class Live {
     });
     source.onerror = () => {
       this.streaming = false;
-      for (const resource of [volumes, disks, sessions]) resource.slower = 1;
+      for (const resource of [volumes, disks, sessions]) resource.slowdown = 1;
       // A stream that breaks is taken up again by the browser; one that was refused is not, and is tried later.
       if (source.readyState === EventSource.CLOSED) setTimeout(() => this.listen(), 30_000);
     };
   }
 
-  private take(moment: Moment): void {
+  private add(moment: StreamSample): void {
     const at = performance.now();
-    const second = (m: Moving): Second => ({
+    const second = (m: Counters): Sample => ({
       at,
       reads: m.reads,
       writes: m.writes,
@@ -250,9 +250,9 @@ class Live {
       rows: m.rows,
     });
     this.total.add(second(moment.total));
-    fill(this.volumes, at, new Map(moment.volumes.map((one) => [one.volume, second(one)])));
-    fill(this.sessions, at, new Map(moment.sessions.map((one) => [one.id, second(one)])));
-    fill(
+    addSamples(this.volumes, at, new Map(moment.volumes.map((one) => [one.volume, second(one)])));
+    addSamples(this.sessions, at, new Map(moment.sessions.map((one) => [one.id, second(one)])));
+    addSamples(
       this.disks,
       at,
       new Map(
@@ -270,19 +270,19 @@ class Live {
         ]),
       ),
     );
-    this.causes = new Map(moment.volumes.flatMap((one) => (one.cause ? [[one.volume, one.cause] as const] : [])));
+    this.bottlenecks = new Map(moment.volumes.flatMap((one) => (one.cause ? [[one.volume, one.cause] as const] : [])));
     this.tick += 1;
   }
 }
 
-const NOTHING = new Rates();
+const NO_RATES = new Rates();
 
 /** A second for each: what is not mentioned stood still. What has stood still all the time that is kept is forgotten. */
-function fill<K>(map: Map<K, Rates>, at: number, told: Map<K, Second>): void {
-  for (const key of told.keys()) of(map, key);
+function addSamples<K>(map: Map<K, Rates>, at: number, samples: Map<K, Sample>): void {
+  for (const key of samples.keys()) of(map, key);
   for (const [key, rates] of map) {
-    const second = told.get(key);
-    rates.add(second ?? { at, ...STILL });
+    const second = samples.get(key);
+    rates.add(second ?? { at, ...IDLE });
     if (!second && rates.seconds.every((one) => one.reads + one.writes + one.busy === 0)) map.delete(key);
   }
 }
@@ -293,7 +293,7 @@ function of<K>(map: Map<K, Rates>, key: K): Rates {
   return rates;
 }
 
-function keepOnly<K>(map: Map<K, Rates>, keys: K[]): void {
+function prune<K>(map: Map<K, Rates>, keys: K[]): void {
   if (map.size === keys.length) return;
   const kept = new Set(keys);
   for (const key of map.keys()) if (!kept.has(key)) map.delete(key);

@@ -1,10 +1,10 @@
 // A problem of the array, and the page where it is put right.
 
-import type { Pool, Trouble } from './types';
+import type { Pool, StatusProblem } from './types';
 import { to } from './route.svelte';
 
 /** Where the console helps with it; none where only the command does. */
-export function wayOut(
+export function remedyLink(
   trouble: { subject: string; action: string },
   pools: Pool[],
 ): { href: string; text: string } | undefined {
@@ -39,7 +39,7 @@ export function concernsPool({ subject }: { subject: string }, name: string, poo
 
 /** How the pool is, in a word for its heading: what is critical goes before its redundancy, and so does whatever is wrong with a healthy
  * pool itself. The command line says the same. */
-export function poolState(pool: Pool, problems: Trouble[], pools: Pool[]): { state: string; text?: string } {
+export function poolState(pool: Pool, problems: StatusProblem[], pools: Pool[]): { state: string; text?: string } {
   const own = `pool ${pool.name}`;
   const worst = problems.find(
     (problem) =>

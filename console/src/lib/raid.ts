@@ -4,7 +4,7 @@ import type { Level } from './types';
 
 export const LEVELS: Level[] = ['raid0', 'raid5', 'raid6', 'raid10', 'raid1'];
 
-export const title: Record<Level, string> = {
+export const levelName: Record<Level, string> = {
   raid0: 'RAID 0',
   raid1: 'RAID 1',
   raid5: 'RAID 5',
@@ -13,7 +13,7 @@ export const title: Record<Level, string> = {
 };
 const LEAST: Record<Level, number> = { raid0: 1, raid1: 2, raid5: 3, raid6: 4, raid10: 4 };
 
-export function possible(level: Level, members: number): boolean {
+export function isPossible(level: Level, members: number): boolean {
   return members >= LEAST[level] && (level !== 'raid10' || members % 2 === 0);
 }
 
@@ -23,12 +23,12 @@ export function dataMembers(level: Level, members: number): number {
 }
 
 /** How many members any of which may be lost. */
-export function tolerated(level: Level, members: number): number {
+export function failuresTolerated(level: Level, members: number): number {
   return { raid0: 0, raid1: members - 1, raid5: 1, raid6: 2, raid10: 1 }[level];
 }
 
 /** What is chosen for so many disks unless somebody chooses otherwise. */
-export function proposed(members: number): Level {
+export function defaultLevel(members: number): Level {
   if (members >= 6) return 'raid6';
   if (members >= 3) return members === 4 ? 'raid6' : 'raid5';
   return members === 2 ? 'raid1' : 'raid0';

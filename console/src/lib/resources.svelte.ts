@@ -1,7 +1,7 @@
 // What the daemon says of each noun, asked again while somebody looks.
 
 import { onMount } from 'svelte';
-import { glance, glancePage, Problem } from './api';
+import { poll, pollPage, Problem } from './api';
 import type {
   Alert,
   Auth,
@@ -16,7 +16,7 @@ import type {
   PortalGroup,
   Presentation,
   Receiver,
-  Refused,
+  DeniedLogin,
   Session,
   Silence,
   Snapshot,
@@ -34,7 +34,7 @@ export class Resource<T> {
   value = $state.raw<T | undefined>();
   problem = $state.raw<Problem | undefined>();
   /** So many times less often: what moves is told otherwise. */
-  slower = 1;
+  slowdown = 1;
   /** The first page of a list that comes in several, until all of it is there. */
   first = $state.raw<T | undefined>();
   /** How many there are, also while they are still coming. */
@@ -44,7 +44,7 @@ export class Resource<T> {
   private users = 0;
   private running: Promise<void> | undefined;
   private due = 0;
-  private heard: ((value: T) => void)[] = [];
+  private subscribers: ((value: T) => void)[] = [];
 
   constructor(
     readonly path: string,
@@ -72,37 +72,37 @@ export class Resource<T> {
   }
 
   /** `then` hears every answer. */
-  hear(then: (value: T) => void): void {
-    this.heard.push(then);
+  subscribe(then: (value: T) => void): void {
+    this.subscribers.push(then);
   }
 
   /** Asks for it, unless it is being asked for. */
   refresh(): Promise<void> {
-    this.running ??= this.ask().finally(() => {
+    this.running ??= this.load().finally(() => {
       this.running = undefined;
     });
     return this.running;
   }
 
   /** Asks for it after a change: what was asked for before that may be as it was. */
-  async renew(): Promise<void> {
+  async reload(): Promise<void> {
     await this.running;
     await this.refresh();
   }
 
-  private async ask(): Promise<void> {
+  private async load(): Promise<void> {
     try {
-      const value = this.isList ? await this.pages() : await glance<T>(this.path);
+      const value = this.isList ? await this.pages() : await poll<T>(this.path);
       this.value = value;
       this.problem = undefined;
-      for (const then of this.heard) then(value);
+      for (const then of this.subscribers) then(value);
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
       this.problem = error;
     } finally {
       // A long list is asked for less often.
       const long = Array.isArray(this.value) && this.value.length > 500 ? 5 : 1;
-      this.due = seconds + this.everySeconds * Math.max(long, this.slower);
+      this.due = seconds + this.everySeconds * Math.max(long, this.slowdown);
     }
   }
 
@@ -111,7 +111,7 @@ export class Resource<T> {
     const all: unknown[] = [];
     let cursor: string | undefined;
     do {
-      const page = await glancePage<unknown>(this.path, { limit: cursor || this.loaded ? PAGE : FIRST_PAGE, cursor });
+      const page = await pollPage<unknown>(this.path, { limit: cursor || this.loaded ? PAGE : FIRST_PAGE, cursor });
       all.push(...page.items);
       this.total = page.total ?? all.length;
       cursor = page.next;
@@ -129,13 +129,13 @@ export class Resource<T> {
 
 const all: Resource<unknown>[] = [];
 let seconds = 0;
-let mayAsk = false;
+let mayPoll = false;
 /** Whether somebody is signed in: nothing is asked before. */
-export function letAsk(may: boolean): void {
-  mayAsk = may;
+export function allowPolling(may: boolean): void {
+  mayPoll = may;
 }
 setInterval(() => {
-  if (!mayAsk || document.visibilityState === 'hidden') return;
+  if (!mayPoll || document.visibilityState === 'hidden') return;
   seconds += 1;
   for (const resource of all) resource.tick();
 }, 1000);
@@ -152,7 +152,7 @@ export const presentations = new Resource<Presentation[]>('/presentations', 3, t
 export const sessions = new Resource<Session[]>('/sessions', 1, true);
 export const portals = new Resource<Portal[]>('/portals', 2, true);
 export const portalGroups = new Resource<PortalGroup[]>('/portal-groups', 5);
-export const refused = new Resource<Refused[]>('/refused', 3, true);
+export const deniedLogins = new Resource<DeniedLogin[]>('/refused', 3, true);
 export const auth = new Resource<Auth>('/auth', 10);
 export const balance = new Resource<string>('/balance', 10);
 export const operations = new Resource<Operation[]>('/operations', 1, true);
@@ -169,12 +169,12 @@ export class Single<T> {
   missing = $state(false);
 
   constructor(list: Resource<T[]>, path: string) {
-    if (list.value === undefined) void this.ask(path);
+    if (list.value === undefined) void this.load(path);
   }
 
-  private async ask(path: string): Promise<void> {
+  private async load(path: string): Promise<void> {
     try {
-      this.value = await glance<T>(path);
+      this.value = await poll<T>(path);
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
       this.missing = error.status === 404;
@@ -183,6 +183,6 @@ export class Single<T> {
 }
 
 /** After a change: what it may have moved is asked for at once. */
-export async function changed(...resources: { renew(): Promise<void> }[]): Promise<void> {
-  await Promise.all(resources.map((resource) => resource.renew()));
+export async function reload(...resources: { reload(): Promise<void> }[]): Promise<void> {
+  await Promise.all(resources.map((resource) => resource.reload()));
 }

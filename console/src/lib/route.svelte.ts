@@ -22,12 +22,12 @@ class Route {
   }
 
   /** What the address says of `key`. */
-  asked(key: string): string {
+  param(key: string): string {
     return this.query.get(key) ?? '';
   }
 
   /** The address says `value` of `key` from now on; nothing of it when empty. No new entry in the history. */
-  say(key: string, value: string): void {
+  setParam(key: string, value: string): void {
     const query = new URLSearchParams(this.query);
     if (value === '') query.delete(key);
     else query.set(key, value);

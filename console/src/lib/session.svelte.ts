@@ -1,7 +1,7 @@
 // Who we are to the daemon. Over its Unix socket nobody has to say; over HTTPS somebody signs in.
 
 import { get, onSignedOut, post, Problem, remove, setCsrf } from './api';
-import { clock, span } from './format';
+import { clock, duration } from './format';
 import { route } from './route.svelte';
 import type { Me, Role } from './types';
 
@@ -9,16 +9,16 @@ const ROLES: Role[] = ['viewer', 'operator', 'admin'];
 
 class SessionState {
   /** `asking` at first; `local` where no session is needed; `welcome` where a one-time link was opened. */
-  state = $state<'asking' | 'local' | 'in' | 'out' | 'away' | 'welcome'>('asking');
+  state = $state<'loading' | 'local' | 'in' | 'out' | 'unreachable' | 'welcome'>('loading');
   me = $state.raw<Me | undefined>();
   problem = $state.raw<Problem | undefined>();
   /** Why the login ended while the console was open. The pages stay as they are below the form that asks for another one. */
-  ended = $state<string | undefined>();
+  expired = $state<string | undefined>();
   /** What stands behind the `#` of a one-time link. */
   link = '';
 
-  async begin(): Promise<void> {
-    onSignedOut(() => this.end());
+  async start(): Promise<void> {
+    onSignedOut(() => this.expire());
     if (location.pathname === '/welcome' && /^#[0-9a-f]{16,}$/.test(location.hash)) {
       this.link = location.hash.slice(1);
       route.home(); // so that it stays in no history
@@ -32,52 +32,53 @@ class SessionState {
       if (error.status === 404) this.state = 'local';
       else if (error.status === 401 || error.status === 403) this.state = 'out';
       else {
-        this.state = 'away';
+        this.state = 'unreachable';
         this.problem = error;
-        setTimeout(() => void this.begin(), 3000);
+        setTimeout(() => void this.start(), 3000);
       }
     }
   }
 
   /** Somebody is there: a login does not end while one reads, though pages ask by themselves only. */
-  async touch(): Promise<void> {
-    if (this.state !== 'in' || Date.now() - this.touched < 60_000) return;
-    if (this.ended !== undefined) return;
-    const before = this.touched;
-    this.touched = Date.now();
+  async keepAlive(): Promise<void> {
+    if (this.state !== 'in' || Date.now() - this.lastActivity < 60_000) return;
+    if (this.expired !== undefined) return;
+    const before = this.lastActivity;
+    this.lastActivity = Date.now();
     try {
       this.enter(await get<Me>('/session'));
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
       if (error.status === 401) {
-        this.touched = before;
-        this.end();
+        this.lastActivity = before;
+        this.expire();
       }
     }
   }
-  private touched = Date.now();
+  private lastActivity = Date.now();
 
   /** The login is over, and nobody has ended it here. What is filled in stays. */
-  private end(): void {
+  private expire(): void {
     if (this.state !== 'in' || !this.me) {
       if (this.state !== 'local') this.state = 'out';
       return;
     }
-    if (this.ended !== undefined) return;
+    if (this.expired !== undefined) return;
     const { idle_seconds: idle, until, name } = this.me;
-    if (until && Date.now() >= Date.parse(until)) this.ended = `The login of ${name} was valid until ${clock(until)}.`;
-    else if (idle !== null && Date.now() - this.touched >= idle * 1000 - 2000)
-      this.ended = `Nothing was done here for ${span(idle)}, and so the login of ${name} has ended.`;
+    if (until && Date.now() >= Date.parse(until))
+      this.expired = `The login of ${name} was valid until ${clock(until)}.`;
+    else if (idle !== null && Date.now() - this.lastActivity >= idle * 1000 - 2000)
+      this.expired = `Nothing was done here for ${duration(idle)}, and so the login of ${name} has ended.`;
     else
-      this.ended = `The login of ${name} was ended elsewhere: by an administrator, by a new password, or by a restart of the array.`;
+      this.expired = `The login of ${name} was ended elsewhere: by an administrator, by a new password, or by a restart of the array.`;
   }
 
   async signIn(name: string, password: string, code: string): Promise<void> {
-    const before = this.ended === undefined ? undefined : this.me?.name;
+    const before = this.expired === undefined ? undefined : this.me?.name;
     this.enter(await post<Me>('/session', { name, password, ...(code ? { code } : {}) }));
     // What one user has filled in is not another's to see or to send.
     if (before !== undefined && before !== this.me?.name) location.reload();
-    this.touched = Date.now();
+    this.lastActivity = Date.now();
   }
 
   /** The one-time link is used: its user has this password, and is signed in. */
@@ -100,7 +101,7 @@ class SessionState {
   private enter(me: Me): void {
     setCsrf(me.csrf ?? undefined);
     this.me = me;
-    this.ended = undefined;
+    this.expired = undefined;
     this.state = me.how === 'session' ? 'in' : 'local';
   }
 }

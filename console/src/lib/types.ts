@@ -5,7 +5,7 @@ import type { components } from './schema';
 
 type Schemas = components['schemas'];
 
-export type Trouble = Schemas['Problem'];
+export type StatusProblem = Schemas['Problem'];
 export type Engine = Schemas['EngineReport'];
 export type Status = Schemas['StatusReport'];
 export type Progress = Schemas['Progress'];
@@ -38,7 +38,7 @@ export type Host = Schemas['HostReport'];
 export type HostGroup = Schemas['HostGroupReport'];
 export type Target = Schemas['TargetReport'];
 export type Presentation = Schemas['PresentationReport'];
-export type Refused = Schemas['RefusedLogin'];
+export type DeniedLogin = Schemas['RefusedLogin'];
 export type Connection = Schemas['ConnectionReport'];
 export type Session = Schemas['SessionReport'];
 export type SessionLoss = Schemas['SessionLoss'];
