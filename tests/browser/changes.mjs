@@ -22,7 +22,7 @@ const counts = () => ['disk', 'pool', 'volume', 'host', 'presentation'].map((nou
 await test('an empty array is set up by the defaults of the form alone, in one request, with the size that was shown', async () => {
   for (const n of [0, 1, 2, 3]) cli('disk', 'add', '--name', `d${n}`, '--create', '1GiB', `${SCRATCH}/d${n}.img`);
   await go(a, '');
-  await a.getByRole('link', { name: 'Set up the array' }).click();
+  await a.getByRole('link', { name: 'Set up array' }).click();
   // Nobody knows the initiator of a host; all else is there.
   await a.getByLabel('Initiator').fill(initiator);
   same(await a.getByLabel('Size').inputValue(), '1GiB', 'half of what four disks of 1 GiB hold as RAID 6');
@@ -30,7 +30,7 @@ await test('an empty array is set up by the defaults of the form alone, in one r
   await a.getByText(command).waitFor();
   await accessible(a, 'the form of an empty array');
   await a.getByRole('button', { name: 'Create', exact: true }).click();
-  await a.getByText('Host web1 sees volume tank/vm1 as LUN 0').waitFor({ timeout: 60_000 });
+  await a.getByText('Volume tank/vm1 presented to host web1 as LUN 0').waitFor({ timeout: 60_000 });
   await a.getByText(command).waitFor();
   same(sent.map(({ what }) => what).join(), 'POST /setup', 'one request');
   const [pool, volume, host, seen] = [cli('pool', 'list'), cli('volume', 'list'), cli('host', 'list'), cli('presentation', 'list')];
@@ -46,22 +46,22 @@ await test('the form presents to nobody unasked: known hosts first, a denied ini
   await go(a, '');
   await go(a, 'start');
   await a.getByLabel('Pool', { exact: true }).waitFor();
-  const hosts = a.getByRole('group', { name: 'Which host' });
+  const hosts = a.getByRole('group', { name: 'Host selection' });
   await hosts.getByText(stranger).waitFor();
   const create = a.getByRole('button', { name: 'Create', exact: true });
   same(await hosts.getByRole('radio').evaluateAll((all) => all.map((one) => `${one.value} ${one.checked}`).join()), `host web1 false,denied ${stranger} false,type false`, 'what is offered, and nothing chosen');
   same(await create.isDisabled(), true, 'nothing can be created for nobody');
-  await a.getByText('Choose a host.').waitFor();
+  await a.getByText('Select a host.').waitFor();
 
   // Everything otherwise than it is proposed.
-  await a.getByLabel('Pool', { exact: true }).selectOption({ label: 'a new one' });
+  await a.getByLabel('Pool', { exact: true }).selectOption({ label: 'New pool' });
   await a.getByRole('checkbox', { name: /^e2/ }).uncheck();
   await a.getByRole('radio', { name: /^RAID 0/ }).check();
   await a.getByLabel('Pool name').fill('deep');
   await a.getByLabel('Volume name').fill('db');
   await a.getByLabel('Size').fill('100MiB');
   await hosts.getByRole('radio', { name: /stranger/ }).check();
-  await a.getByText('This initiator is unknown to the array.').waitFor();
+  await a.getByText('Unknown initiator.').waitFor();
   same(await a.getByLabel('Host name').inputValue(), 'stranger', 'a name is proposed');
   await a.getByLabel('Host name').fill('other');
   await a.getByLabel('CHAP secret').fill('short');
@@ -76,7 +76,7 @@ await test('the form presents to nobody unasked: known hosts first, a denied ini
   same(`${await a.getByLabel('Size').inputValue()} ${await a.getByLabel('Pool name').inputValue()}`, '100MiB deep', 'what was entered stays');
   await a.getByLabel('CHAP secret').fill('a secret of twelve');
   await create.click();
-  await a.getByText('Host other sees volume deep/db as LUN 0').waitFor({ timeout: 30_000 });
+  await a.getByText('Volume deep/db presented to host other as LUN 0').waitFor({ timeout: 30_000 });
   const pool = cli('pool', 'show', 'deep');
   same(`${pool.groups[0].level} ${pool.groups[0].members.map((one) => one.disk)}`, 'raid0 e0,e1', 'the pool');
   same(cli('volume', 'list').find((one) => one.name === 'deep/db').size, 100 * 2 ** 20, 'the volume');
@@ -90,7 +90,7 @@ await test('every disk that is offered shows path, size, model, serial and slot,
   const other = await open();
   await other.route((url) => url.pathname === '/api/v1/block-devices', (to) => to.fulfill({ contentType: 'application/json', body: JSON.stringify({ schema: 1, block_devices: machine, total: machine.length }) }));
   await go(other, 'start');
-  await other.getByLabel('Pool', { exact: true }).selectOption({ label: 'a new one' });
+  await other.getByLabel('Pool', { exact: true }).selectOption({ label: 'New pool' });
   const picker = other.getByRole('group', { name: /^Disks/ });
   const labels = await picker.locator('label').evaluateAll((all) => all.map((one) => one.innerText.replaceAll(/\s+/g, ' ').trim()));
   const wanted = [['e2', `${SCRATCH}/e2.img`, 'unknown', 'unknown', 'unknown'], ['sdx', `${SCRATCH}/sdx.img`, 'ST12000NM001G', 'ZL2ABC0', 'top/3'], ['d0', `${SCRATCH}/Capital.img`, 'unknown', 'unknown', 'unknown']];
@@ -104,8 +104,8 @@ await test('every disk that is offered shows path, size, model, serial and slot,
   await other.screenshot({ path: `${shots}disk-picker.png`, fullPage: true });
   await other.context().close();
   await go(a, 'pools');
-  await a.getByRole('button', { name: 'Pool', exact: true }).click();
-  await a.getByRole('dialog', { name: 'Make a pool' }).getByText(`${SCRATCH}/e2.img`).waitFor();
+  await a.getByRole('button', { name: 'Create pool', exact: true }).click();
+  await a.getByRole('dialog', { name: 'Create pool' }).getByText(`${SCRATCH}/e2.img`).waitFor();
   await a.keyboard.press('Escape');
   // The same paths by the command line.
   for (const name of ['sdx', 'Capital']) cli('disk', 'add', '--create', '64MiB', `${SCRATCH}/${name}.img`);
@@ -125,7 +125,7 @@ await test('two admins: what one has set is not overwritten unseen by the other,
   await until('the first is set', () => networks() === '10.2.0.0/16', 5);
   await a.getByRole('button', { name: 'Set', exact: true }).click();
   const conflict = a.getByRole('alert', { name: 'Conflict' });
-  await conflict.getByText('It was changed in the meantime').waitFor();
+  await conflict.getByText('Conflicting change').waitFor();
   await conflict.getByText(/made the latest change \d+ s ago \(audit record \d+\)/).waitFor();
   same(await conflict.getByRole('row').nth(1).innerText().then((text) => text.replaceAll(/\s+/g, ' ')), 'Allowed addresses none 10.2.0.0/16', 'what was and what is');
   await conflict.getByText('10.1.0.0/16').waitFor();
@@ -142,8 +142,8 @@ await test('two admins: what one has set is not overwritten unseen by the other,
 await test('two admins: settings of a pool and of a volume, groups and proofs are changed only as they were shown', async () => {
   cli('group', 'add', 'cluster', 'web1');
   for (const [path, field, mine, set, label, theirs] of [
-    ['pools/tank', 'Warn at', '70%', ['pool', 'set', 'tank', 'scrub=weekly'], 'scrub every', 'weekly'],
-    ['volumes/tank/vm1', 'Priority', '7', ['volume', 'set', 'tank/vm1', '--read-ahead', '1MiB'], 'read ahead', '1MiB'],
+    ['pools/tank', 'Warning threshold', '70%', ['pool', 'set', 'tank', 'scrub=weekly'], 'scrub every', 'weekly'],
+    ['volumes/tank/vm1', 'Weight', '7', ['volume', 'set', 'tank/vm1', '--read-ahead', '1MiB'], 'read ahead', '1MiB'],
   ]) {
     await go(a, path);
     await a.getByLabel(field, { exact: true }).fill(mine);
@@ -165,7 +165,7 @@ await test('two admins: settings of a pool and of a volume, groups and proofs ar
   const dialog = a.getByRole('dialog', { name: 'Hosts of group cluster' });
   await dialog.getByRole('checkbox', { name: 'web1', exact: true }).uncheck();
   by('group', 'join', 'cluster', 'other');
-  await dialog.getByRole('button', { name: 'Change the group' }).click();
+  await dialog.getByRole('button', { name: 'Save' }).click();
   await dialog.getByRole('alert', { name: 'Conflict' }).getByText('other, web1').or(dialog.getByRole('alert', { name: 'Conflict' }).getByText('web1, other')).waitFor();
   same(cli('group', 'list')[0].hosts.length, 2, 'nothing is changed');
   await a.keyboard.press('Escape');
@@ -186,16 +186,16 @@ await test('a dialog that was opened to delete one volume deletes no other of th
   await a.waitForTimeout(2500);
   same(id() === old, false, 'it is another one');
   await dialog.getByLabel('Type tank/dbl to confirm').fill('tank/dbl');
-  await dialog.getByRole('button', { name: 'Delete it' }).click();
+  await dialog.getByRole('button', { name: 'Delete volume' }).click();
   await dialog.getByText('Another object has this name now').waitFor();
-  same(await dialog.getByRole('button', { name: 'Delete it' }).isDisabled(), true, 'it cannot be deleted from here');
+  same(await dialog.getByRole('button', { name: 'Delete volume' }).isDisabled(), true, 'it cannot be deleted from here');
   same(Boolean(id()), true, 'the new volume is there');
   await a.screenshot({ path: `${shots}another-volume.png` });
   await accessible(a, 'another volume of the same name');
   await dialog.getByRole('button', { name: 'Cancel' }).click();
   await a.getByRole('button', { name: 'Delete…' }).click();
   await dialog.getByLabel('Type tank/dbl to confirm').fill('tank/dbl');
-  await dialog.getByRole('button', { name: 'Delete it' }).click();
+  await dialog.getByRole('button', { name: 'Delete volume' }).click();
   await until('the new one is deleted by who has seen it', () => !id(), 5);
 });
 
@@ -203,32 +203,32 @@ if (WEB) await test('a login that ends while a form is filled in says why, and t
   const password = 'a long enough one 1';
   const admin = await open({ ignoreHTTPSErrors: true });
   await admin.goto(cli('web', 'link').url);
-  await admin.getByLabel('Name').fill('alice');
-  await admin.getByLabel('Password').fill(password);
-  await admin.getByLabel('The same again').fill(password);
-  await admin.getByRole('button', { name: 'Begin' }).click();
+  await admin.getByLabel('User name').fill('alice');
+  await admin.getByLabel('Password', { exact: true }).fill(password);
+  await admin.getByLabel('Confirm password').fill(password);
+  await admin.getByRole('button', { name: 'Create account' }).click();
   await admin.getByRole('heading', { name: 'Dashboard' }).waitFor();
   await admin.goto(`${WEB}#/hosts`);
-  await admin.locator('.page-head').getByRole('button', { name: 'Host', exact: true }).click();
-  const form = admin.getByRole('dialog', { name: 'Add a host' });
+  await admin.locator('.page-head').getByRole('button', { name: 'Add host', exact: true }).click();
+  const form = admin.getByRole('dialog', { name: 'Add host' });
   await form.getByRole('textbox', { name: 'Name', exact: true }).fill('mail');
   await form.getByLabel('Initiators').fill('iqn.2026-11.org.example:mail');
   const { logins } = await (await fetch(`${ADDRESS}api/v1/logins`)).json();
   for (const { id } of logins) await fetch(`${ADDRESS}api/v1/logins/${id}`, { method: 'DELETE' });
-  const over = admin.getByRole('dialog', { name: 'Your login has ended' });
-  await over.getByText(/The login of alice was ended elsewhere/).waitFor();
+  const over = admin.getByRole('dialog', { name: 'Login expired' });
+  await over.getByText(/The login of alice was ended by an administrator/).waitFor();
   await admin.screenshot({ path: `${shots}login-ended.png` });
   await admin.keyboard.press('Escape');
   await admin.keyboard.press('Escape');
   same(await over.isVisible(), true, 'it cannot be passed by');
-  await over.getByLabel('Password').fill('not this one at all');
+  await over.getByLabel('Password', { exact: true }).fill('not this one at all');
   await over.getByRole('button', { name: 'Sign in' }).click();
   await over.getByRole('alert').waitFor();
-  await over.getByLabel('Password').fill(password);
+  await over.getByLabel('Password', { exact: true }).fill(password);
   await over.getByRole('button', { name: 'Sign in' }).click();
   await over.waitFor({ state: 'detached' });
   same(await form.getByRole('textbox', { name: 'Name', exact: true }).inputValue(), 'mail', 'what was entered is there');
-  await form.getByRole('button', { name: 'Add the host' }).click();
+  await form.getByRole('button', { name: 'Add host' }).click();
   await form.waitFor({ state: 'detached' });
   same(cli('host', 'list').some((one) => one.name === 'mail'), true, 'the host is added');
   // Who did it is named to the other admin.
@@ -247,13 +247,13 @@ await test('times are local and name their zone: the scrub window is entered as 
   const far = await open({ timezoneId: 'Australia/Darwin' });
   await go(far, 'pools/tank');
   await far.getByText('Local time (Australia/Darwin (UTC+9:30))').waitFor();
-  await far.getByText('Times in Australia/Darwin (UTC+9:30)').waitFor();
+  await far.getByText('Time zone: Australia/Darwin (UTC+9:30)').waitFor();
   await far.getByLabel('Scrub window').fill('22:00-06:00');
   await far.getByText('blockyard pool set tank scrub.window=12:30-20:30').waitFor();
   await far.getByRole('button', { name: 'Set scrub.window' }).click();
   await until('the array has it in UTC', () => cli('pool', 'show', 'tank').policy.scrub.window === '12:30-20:30', 5);
   await until('the console shows it as it was entered', async () => (await far.getByLabel('Scrub window').inputValue()) === '22:00-06:00', 5);
-  await far.getByText(/The next begins .* UTC\+9:30\./).waitFor();
+  await far.getByText(/Next scrub: .* UTC\+9:30\./).waitFor();
   await go(far, 'events');
   await far.getByRole('columnheader', { name: 'Time, Australia/Darwin (UTC+9:30)' }).waitFor();
   await far.context().close();
@@ -300,13 +300,13 @@ await test('among many hosts the form keeps denied initiators and another host i
   await knock('iqn.2026-11.org.example:late');
   await go(a, '');
   await go(a, 'start');
-  const hosts = a.getByRole('group', { name: 'Which host' });
+  const hosts = a.getByRole('group', { name: 'Host selection' });
   await hosts.getByText('iqn.2026-11.org.example:late').waitFor();
   same(await hosts.evaluate((all) => all.scrollHeight <= all.clientHeight), true, 'nothing of the choice is cut');
   // What is cut scrolls within the lists alone, and their heads say how many there are.
   await hosts.getByText('Denied initiators (1)').waitFor();
-  await hosts.getByText(/^Known hosts \(1\d\)$/).waitFor();
-  same(await hosts.getByText('Another host').evaluate((one) => one.closest('.list') === null), true, 'another host scrolls with no list');
+  await hosts.getByText(/^Existing hosts \(1\d\)$/).waitFor();
+  same(await hosts.getByText('New host').evaluate((one) => one.closest('.list') === null), true, 'another host scrolls with no list');
   await a.screenshot({ path: `${shots}start-many-hosts.png`, fullPage: true });
 });
 

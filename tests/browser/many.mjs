@@ -12,9 +12,9 @@ await test('every page of this array opens within a second', async () => {
   const [{ name: firstVolume }] = cli('volume', 'list');
   const [{ name: firstHost }] = cli('host', 'list');
   const [{ host: oldest }] = cli('session', 'list');
-  await quick(page, [['volumes', firstVolume], ['hosts', firstHost], ['sessions', oldest], ['pools', 'Disks'], ['pools/tank', 'Layout'], ['start', 'The host'],
+  await quick(page, [['volumes', firstVolume], ['hosts', firstHost], ['sessions', oldest], ['pools', 'Disks'], ['pools/tank', 'Layout'], ['start', 'Host'],
     [`volumes?search=${volume}`, volume], [`hosts?search=${host}`, host], [`sessions?search=${host}`, host],
-    [`volumes/${volume}`, 'Size and space'], [`hosts/${host}`, 'What it sees'], ['settings', 'This node'], ['lab', 'Lab'], ['', 'Capacity']], WITHIN_MS);
+    [`volumes/${volume}`, 'Capacity'], [`hosts/${host}`, 'Presented volumes'], ['settings', 'This node'], ['lab', 'Lab'], ['', 'Capacity']], WITHIN_MS);
   await go(page, 'hosts');
   await accessible(page, 'hosts of an array with many');
 });

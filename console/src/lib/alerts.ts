@@ -16,10 +16,10 @@ export const worst = (list: Alert[]): Alert['severity'] =>
 /** What it is about, as a silence names it. */
 export const subjectOf = (alert: Alert): string => `${alert.subject.kind} ${alert.subject.name}`;
 /** What an alert can be silenced as: its subject where a silence may name it, and its code. */
-export function silenceable(alert: Alert): { what: string; means: string }[] {
+export function silenceable(alert: Alert): { what: string; meaning: string }[] {
   const kinds = ['disk', 'pool', 'volume', 'host', 'portal', 'node', 'receiver'];
-  const code = { what: alert.code, means: 'whatever it is about' };
+  const code = { what: alert.code, meaning: 'All alerts with this code' };
   return kinds.includes(alert.subject.kind)
-    ? [{ what: subjectOf(alert), means: 'whatever happens to it' }, code]
+    ? [{ what: subjectOf(alert), meaning: 'All alerts of this object' }, code]
     : [code];
 }

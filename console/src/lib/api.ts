@@ -89,8 +89,8 @@ async function send(method: string, path: string, how: How): Promise<{ document:
     throw new Problem(
       0,
       'BY-1808',
-      'the array does not answer',
-      'see whether it runs, and whether this machine reaches it',
+      'the array does not respond',
+      'check that the daemon runs and that this computer can reach it',
     );
   }
   if (answer.status === 204) return { document: {}, tag: '' };
@@ -112,7 +112,7 @@ async function send(method: string, path: string, how: How): Promise<{ document:
   const problem = new Problem(
     answer.status,
     code,
-    message ?? `the array answers ${answer.status} ${answer.statusText}`,
+    message ?? `unexpected response: ${answer.status} ${answer.statusText}`,
     hint,
     sessions,
   );

@@ -1,19 +1,19 @@
 // What a slow volume bottleneckText for, in words.
 
-import { rate, time } from './format';
+import { count, rate, time } from './format';
 import type { Bottleneck } from './live.svelte';
 
 export function bottleneckText(bottleneck: Bottleneck): string {
   switch (bottleneck.kind) {
     case 'iops_limit':
-      return `held back at ${bottleneck.iops} commands/s, as it is set`;
+      return `IOPS limit: ${count(bottleneck.iops)}`;
     case 'bandwidth_limit':
-      return `held back at ${rate(bottleneck.bandwidth)}, as it is set`;
+      return `bandwidth limit: ${rate(bottleneck.bandwidth)}`;
     case 'disk':
-      return `bottleneckText for disk ${bottleneck.disk}, ${time(bottleneck.mean_us)} each, ${Math.round(bottleneck.busy * 100)} % busy`;
+      return `disk ${bottleneck.disk}: mean latency ${time(bottleneck.mean_us)}, ${Math.round(bottleneck.busy * 100)} % busy`;
     case 'rebuild':
-      return `pool ${bottleneck.pool} is being rebuilt`;
+      return `rebuild of pool ${bottleneck.pool}`;
     case 'lost':
-      return `a member of pool ${bottleneck.pool} is lost`;
+      return `pool ${bottleneck.pool} degraded`;
   }
 }

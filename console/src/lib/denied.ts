@@ -14,29 +14,29 @@ export function denialReason(login: DeniedLogin): string {
   const { why, target } = login;
   switch (why.kind) {
     case 'unknown_initiator':
-      return 'no host has this initiator';
+      return 'unknown initiator';
     case 'wrong_address':
-      return `host ${why.host} may not come from ${login.address}`;
+      return `address ${login.address} not allowed for host ${why.host}`;
     case 'not_proven':
-      return `it did not prove to be host ${why.host}: ${why.how}`;
+      return `authentication as host ${why.host} failed: ${why.how}`;
     case 'discovery_not_proven':
-      return `it did not prove what discovery asks for: ${why.how}`;
+      return `discovery authentication failed: ${why.how}`;
     case 'held_back':
-      return `too many have failed to prove to be host ${why.host}, or from there; they are judged one at a time`;
+      return `logins throttled: too many failed authentications as host ${why.host} or from this address`;
     case 'unknown_target':
-      return `there is no target ${target ?? 'discovery'}`;
+      return `unknown target ${target ?? '(discovery)'}`;
     case 'nothing_shown':
-      return `host ${why.host} sees nothing in target ${target ?? 'discovery'}`;
+      return `no volume presented to host ${why.host} through target ${target ?? '(discovery)'}`;
     case 'protocol':
-      return why.key ? `it broke the protocol with ${why.key}: ${why.rule}` : `it broke the protocol: ${why.rule}`;
+      return why.key ? `protocol error: ${why.key}: ${why.rule}` : `protocol error: ${why.rule}`;
     case 'no_session':
-      return 'it wants to join a session that is not there';
+      return 'session to join does not exist';
     case 'other_group':
-      return 'it wants to join a session of another portal group';
+      return 'session to join belongs to another portal group';
     case 'no_portal':
-      return `portal ${why.portal} takes no sessions, and it reaches no other one of its group that does`;
+      return `portal ${why.portal} accepts no sessions and no other portal of its group is reachable`;
     case 'full':
-      return 'there are as many sessions as there may be';
+      return 'session limit reached';
     default:
       return login.status;
   }

@@ -18,7 +18,7 @@ const on = (label: Label | null | undefined): string | undefined =>
     : label?.kind === 'ours'
       ? `a member of pool ${label.pool_name}`
       : label?.kind === 'damaged'
-        ? 'a label of a pool that is not whole'
+        ? 'a damaged pool label'
         : undefined;
 
 /** What is on it that is not ours to overwrite. */

@@ -31,7 +31,7 @@ export async function download(
       throw new Problem(
         answer.status,
         code,
-        message ?? `the array answers ${answer.status} ${answer.statusText}`,
+        message ?? `unexpected response: ${answer.status} ${answer.statusText}`,
         hint,
       );
     }
@@ -49,8 +49,8 @@ export async function download(
       throw new Problem(
         0,
         'BY-1808',
-        'the array does not answer any more',
-        'see whether it runs, and whether this machine reaches it',
+        'connection to the array lost',
+        'check that the daemon runs and that this computer can reach it',
       );
   }
   return parts;

@@ -23,11 +23,24 @@ const SET: Record<string, readonly string[]> = {
   users: ['role', 'second_factor', 'password_set'],
 };
 /** How a setting is called where it is shown. */
-const CALLED: Record<string, string> = {
+const SETTING_LABELS: Record<string, string> = {
   networks: 'Allowed addresses',
   chap_user: 'CHAP name',
   mutual_chap_user: 'Mutual CHAP name',
   id: 'Identity',
+  any: 'All other initiators',
+  chap_demand: 'CHAP requirement',
+  mutual_chap_demand: 'Mutual CHAP requirement',
+  way: 'Destination',
+  trust: 'Server authentication',
+  least: 'Minimum severity',
+  gather: 'Batching interval',
+  remind: 'Reminder interval',
+  has_secret: 'Secret',
+  password_set: 'Password',
+  second_factor: 'Two-factor authentication',
+  weakest: 'Minimum CHAP algorithm',
+  advertise: 'Advertised address',
 };
 
 /** A value as people read it. */
@@ -82,7 +95,7 @@ export class EditGuard {
   async still<T>(make: () => Promise<T>): Promise<T> {
     const { value } = await getWithTag<Thing>(this.path);
     if (differences(this.base, this.set(value)).length)
-      throw await this.conflict(new Problem(412, 'BY-1207', 'it has changed since it was looked at', ''), '');
+      throw await this.conflict(new Problem(412, 'BY-1207', 'the object changed after it was opened', ''), '');
     return make();
   }
 
@@ -92,7 +105,7 @@ export class EditGuard {
     const is = this.set(now.value);
     const other = this.base.id !== undefined && is.id !== this.base.id;
     const changes = differences(this.base, is).map(({ path, was, is: now }) => ({
-      what: CALLED[path.at(-1)!] ?? humanize(path.slice(path[0] === 'policy' ? 1 : 0).join(' ')),
+      what: SETTING_LABELS[path.at(-1)!] ?? humanize(path.slice(path[0] === 'policy' ? 1 : 0).join(' ')),
       was: said(was),
       is: said(now),
     }));

@@ -62,12 +62,12 @@ export function parseRun(text: string): Run {
   try {
     run = JSON.parse(text) as RunFile;
   } catch {
-    throw new Error('This is no run file: it is no JSON. Runs are made with blockyard lab run … --out FILE.');
+    throw new Error('Not a run file: invalid JSON. Create one with blockyard lab run … --out FILE.');
   }
   if (run.format !== 1 || !Array.isArray(run.points))
-    throw new Error(`This is no run file of format 1${run.format ? `, but of format ${run.format}` : ''}.`);
+    throw new Error(`Unsupported run file format: ${run.format ?? 'none'}. The console reads format 1.`);
   return {
-    title: run.scenario?.title ?? run.scenario?.name ?? 'A run',
+    title: run.scenario?.title ?? run.scenario?.name ?? 'Benchmark run',
     begun: run.begun,
     complete: run.complete,
     facts: Object.entries(run.machine?.facts ?? {}),
@@ -75,7 +75,7 @@ export function parseRun(text: string): Run {
       label:
         Object.entries(point.labels)
           .map(([axis, at]) => `${axis} ${at}`)
-          .join(', ') || 'the load',
+          .join(', ') || 'Load',
       ...(point.untried ? { untried: point.untried } : {}),
       rounds: point.samples.length,
       iops: median(point.samples.map((s) => (s.reads.commands + s.writes.commands) / s.seconds)),

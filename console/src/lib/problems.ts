@@ -5,19 +5,19 @@ import { to } from './route.svelte';
 
 /** Where the console helps with it; none where only the command does. */
 export function remedyLink(
-  trouble: { subject: string; action: string },
+  problem: { subject: string; action: string },
   pools: Pool[],
 ): { href: string; text: string } | undefined {
-  const [kind, name = ''] = trouble.subject.split(' ');
-  const lost = /blockyard disk replace (\S+)/.exec(trouble.action)?.[1];
+  const [kind, name = ''] = problem.subject.split(' ');
+  const lost = /blockyard disk replace (\S+)/.exec(problem.action)?.[1];
   if (lost) return { href: to.replace(lost), text: `Replace disk ${lost}` };
   if (kind === 'pool' && pools.some((pool) => pool.name === name))
-    return { href: to.pool(name), text: `To pool ${name}` };
-  if (kind === 'volume') return { href: to.volume(name), text: `To volume ${name}` };
-  if (kind === 'disk') return { href: to.disk(name), text: `To disk ${name}` };
-  if (kind === 'host') return { href: to.host(name), text: `To host ${name}` };
-  if (kind === 'portal') return { href: '#/sessions', text: 'To portals' };
-  if (kind === 'receiver') return { href: '#/settings', text: 'To receivers of alerts' };
+    return { href: to.pool(name), text: `Open pool ${name}` };
+  if (kind === 'volume') return { href: to.volume(name), text: `Open volume ${name}` };
+  if (kind === 'disk') return { href: to.disk(name), text: `Open disk ${name}` };
+  if (kind === 'host') return { href: to.host(name), text: `Open host ${name}` };
+  if (kind === 'portal') return { href: '#/sessions', text: 'Open portals' };
+  if (kind === 'receiver') return { href: '#/settings', text: 'Open alert receivers' };
   return undefined;
 }
 

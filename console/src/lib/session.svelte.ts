@@ -65,12 +65,11 @@ class SessionState {
     }
     if (this.expired !== undefined) return;
     const { idle_seconds: idle, until, name } = this.me;
-    if (until && Date.now() >= Date.parse(until))
-      this.expired = `The login of ${name} was valid until ${clock(until)}.`;
+    if (until && Date.now() >= Date.parse(until)) this.expired = `The login of ${name} expired at ${clock(until)}.`;
     else if (idle !== null && Date.now() - this.lastActivity >= idle * 1000 - 2000)
-      this.expired = `Nothing was done here for ${duration(idle)}, and so the login of ${name} has ended.`;
+      this.expired = `${name} was signed out after ${duration(idle)} without activity.`;
     else
-      this.expired = `The login of ${name} was ended elsewhere: by an administrator, by a new password, or by a restart of the array.`;
+      this.expired = `The login of ${name} was ended by an administrator, a password change or a restart of the array.`;
   }
 
   async signIn(name: string, password: string, code: string): Promise<void> {
