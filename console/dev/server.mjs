@@ -1,6 +1,5 @@
-// Serves the built console, and passes /api on to a daemon's Unix socket, for those who work on the console:
-//   node dev/server.mjs SOCKET [PORT]
-// Listens on the loopback address only: whoever reaches it is whoever the socket takes this process for.
+// Development server: serves dist/ and forwards /api to the Unix socket of a daemon. Usage: node dev/server.mjs
+// SOCKET [PORT]. It listens on loopback only, because every client acts with the rights of this process.
 import { createReadStream, existsSync, statSync } from 'node:fs';
 import { createServer, request } from 'node:http';
 import { extname, join, normalize } from 'node:path';
@@ -16,7 +15,7 @@ const kinds = {
   '.woff2': 'font/woff2',
   '.json': 'application/json',
 };
-// The policy under which the daemon serves it, so that what breaks it is seen here.
+// Content Security Policy of the daemon, so that violations show up in development.
 const policy = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'";
 
 function pass(from, to) {
@@ -44,7 +43,7 @@ function pass(from, to) {
   from.pipe(onward);
 }
 
-// Another page, or a name that somebody points here, would ask as root otherwise.
+// Cross-origin requests and DNS rebinding would otherwise act as root.
 const own = new Set([`127.0.0.1:${port}`, `localhost:${port}`]);
 const isOurs = ({ host, origin, 'sec-fetch-site': site }) =>
   own.has(host) &&

@@ -1,4 +1,4 @@
-// Fails when the built console is larger than what it promises: first load, and all of it, compressed.
+// Fails if the built console exceeds its size budget: first load and total, compressed.
 import { readFileSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';

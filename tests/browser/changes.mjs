@@ -1,16 +1,16 @@
-// What is changed from the console: the first volume by defaults alone, two admins at once, a login that ends while a form is filled in;
-// and what is shown of disks, times and wide tables. Tests follow each other: one array lives through all.
+// Changes through the console: setup by defaults, concurrent admins, a login that expires during input;
+// and the display of disks, times and wide tables. Tests depend on each other: all use one array.
 import { execFileSync } from 'node:child_process';
-import { accessible, ADDRESS, BLOCKYARD, cli, ended, fits, go, knock, open, same, SCRATCH, shots, SOCKET, test, until, WEB, widths } from './harness.mjs';
+import { accessible, ADDRESS, BLOCKYARD, cli, ended, fits, go, attemptLogin, open, same, SCRATCH, shots, SOCKET, test, until, WEB, widths } from './harness.mjs';
 
 const initiator = 'iqn.2026-11.org.example:web1';
-const stranger = 'iqn.2026-11.org.example:stranger';
+const unknownInitiator = 'iqn.2026-11.org.example:stranger';
 const a = await open();
 const b = await open();
-/** Says something on the command line, as somebody else. */
+/** Runs the command line as another client. */
 const by = (...words) => execFileSync(BLOCKYARD, ['--socket', SOCKET, ...words], { stdio: 'pipe' });
 
-/** What a page asks to be changed, as it is sent. */
+/** Records the change requests of a page. */
 function changes(page) {
   const sent = [];
   page.on('request', (request) => { if (request.method() !== 'GET' && request.url().includes('/api/v1/')) sent.push({ what: `${request.method()} ${new URL(request.url()).pathname.slice('/api/v1'.length)}`, tag: request.headers()['if-match'] }); });
@@ -19,11 +19,11 @@ function changes(page) {
 const sent = changes(a);
 const counts = () => ['disk', 'pool', 'volume', 'host', 'presentation'].map((noun) => cli(noun, 'list').length).join();
 
-await test('an empty array is set up by the defaults of the form alone, in one request, with the size that was shown', async () => {
+await test('setup of an empty array with the defaults of the form: one request, with the displayed size', async () => {
   for (const n of [0, 1, 2, 3]) cli('disk', 'add', '--name', `d${n}`, '--create', '1GiB', `${SCRATCH}/d${n}.img`);
   await go(a, '');
   await a.getByRole('link', { name: 'Set up array' }).click();
-  // Nobody knows the initiator of a host; all else is there.
+  // Only the initiator has no default.
   await a.getByLabel('Initiator').fill(initiator);
   same(await a.getByLabel('Size').inputValue(), '1GiB', 'half of what four disks of 1 GiB hold as RAID 6');
   const command = 'blockyard up tank/vm1 1GiB';
@@ -40,20 +40,20 @@ await test('an empty array is set up by the defaults of the form alone, in one r
   same(`${seen.length} ${seen[0].volume} ${seen[0].host} ${seen[0].lun}`, '1 tank/vm1 web1 0', 'who sees it');
 });
 
-await test('the form presents to nobody unasked: known hosts first, a denied initiator with a warning and CHAP; and what it is refused leaves nothing', async () => {
-  await knock(stranger);
+await test('setup form: no host preselected, existing hosts first, a denied initiator with a warning and CHAP; an error leaves nothing behind', async () => {
+  await attemptLogin(unknownInitiator);
   for (const n of [0, 1, 2]) cli('disk', 'add', '--name', `e${n}`, '--create', '512MiB', `${SCRATCH}/e${n}.img`);
   await go(a, '');
   await go(a, 'start');
   await a.getByLabel('Pool', { exact: true }).waitFor();
   const hosts = a.getByRole('group', { name: 'Host selection' });
-  await hosts.getByText(stranger).waitFor();
+  await hosts.getByText(unknownInitiator).waitFor();
   const create = a.getByRole('button', { name: 'Create', exact: true });
-  same(await hosts.getByRole('radio').evaluateAll((all) => all.map((one) => `${one.value} ${one.checked}`).join()), `host web1 false,denied ${stranger} false,type false`, 'what is offered, and nothing chosen');
+  same(await hosts.getByRole('radio').evaluateAll((all) => all.map((one) => `${one.value} ${one.checked}`).join()), `host web1 false,denied ${unknownInitiator} false,type false`, 'what is offered, and nothing chosen');
   same(await create.isDisabled(), true, 'nothing can be created for nobody');
   await a.getByText('Select a host.').waitFor();
 
-  // Everything otherwise than it is proposed.
+  // Override every default.
   await a.getByLabel('Pool', { exact: true }).selectOption({ label: 'New pool' });
   await a.getByRole('checkbox', { name: /^e2/ }).uncheck();
   await a.getByRole('radio', { name: /^RAID 0/ }).check();
@@ -83,8 +83,8 @@ await test('the form presents to nobody unasked: known hosts first, a denied ini
   same(cli('host', 'list').find((one) => one.name === 'other').chap_user, 'other', 'the host authenticates by CHAP');
 });
 
-await test('every disk that is offered shows path, size, model, serial and slot, and has the name that the command line gives it', async () => {
-  // Of the machine, with all that it may report and with nothing.
+await test('every selectable disk shows path, size, model, serial and slot, and gets the same name as on the command line', async () => {
+  // Devices of the system with full and with empty identity.
   const device = (path, identity) => ({ path, device: path, size: 512 * 2 ** 20, transport: 'loop', state: 'free', reason: null, label: { kind: 'none' }, identity: { serial: null, model: null, wwn: null, partition: null, stable_path: null, rotational: null, enclosure: null, slot: null, has_light: false, ...identity } });
   const machine = [device(`${SCRATCH}/sdx.img`, { model: 'ST12000NM001G', serial: 'ZL2ABC0', enclosure: 'top', slot: '3' }), device(`${SCRATCH}/Capital.img`, {})];
   const other = await open();
@@ -94,7 +94,7 @@ await test('every disk that is offered shows path, size, model, serial and slot,
   const picker = other.getByRole('group', { name: /^Disks/ });
   const labels = await picker.locator('label').evaluateAll((all) => all.map((one) => one.innerText.replaceAll(/\s+/g, ' ').trim()));
   const wanted = [['e2', `${SCRATCH}/e2.img`, 'unknown', 'unknown', 'unknown'], ['sdx', `${SCRATCH}/sdx.img`, 'ST12000NM001G', 'ZL2ABC0', 'top/3'], ['d0', `${SCRATCH}/Capital.img`, 'unknown', 'unknown', 'unknown']];
-  // d0 is taken: the first free number it is.
+  // d0 to d3 are taken: the next free number is used.
   wanted[2][0] = 'd4';
   for (const [name, path, model, serial, slot] of wanted) {
     const facts = `${path} Model ${model} · Serial ${serial} · Slot ${slot}`;
@@ -107,14 +107,14 @@ await test('every disk that is offered shows path, size, model, serial and slot,
   await a.getByRole('button', { name: 'Create pool', exact: true }).click();
   await a.getByRole('dialog', { name: 'Create pool' }).getByText(`${SCRATCH}/e2.img`).waitFor();
   await a.keyboard.press('Escape');
-  // The same paths by the command line.
+  // The same paths on the command line.
   for (const name of ['sdx', 'Capital']) cli('disk', 'add', '--create', '64MiB', `${SCRATCH}/${name}.img`);
   const named = (path) => cli('disk', 'list').find((one) => one.path === path).name;
   same(`${named(`${SCRATCH}/sdx.img`)} ${named(`${SCRATCH}/Capital.img`)}`, 'sdx d4', 'the command line gives the same names');
   for (const name of ['sdx', 'd4']) by('disk', 'remove', name);
 });
 
-await test('two admins: what one has set is not overwritten unseen by the other, who sees both values, and by whom', async () => {
+await test('two admins: a concurrent change is a conflict that shows both values and the author', async () => {
   sent.length = 0;
   await go(a, 'hosts/web1');
   await go(b, 'hosts/web1');
@@ -139,7 +139,7 @@ await test('two admins: what one has set is not overwritten unseen by the other,
   same(sent.every(({ tag }) => /^"[0-9a-f]+"$/.test(tag ?? '')), true, `every change carries a tag: ${JSON.stringify(sent)}`);
 });
 
-await test('two admins: settings of a pool and of a volume, groups and proofs are changed only as they were shown', async () => {
+await test('two admins: conflicts in settings of a pool and a volume, and in host groups', async () => {
   cli('group', 'add', 'cluster', 'web1');
   for (const [path, field, mine, set, label, theirs] of [
     ['pools/tank', 'Warning threshold', '70%', ['pool', 'set', 'tank', 'scrub=weekly'], 'scrub every', 'weekly'],
@@ -172,7 +172,7 @@ await test('two admins: settings of a pool and of a volume, groups and proofs ar
   by('group', 'remove', 'cluster');
 });
 
-await test('a dialog that was opened to delete one volume deletes no other of the same name', async () => {
+await test('a dialog to delete a volume does not delete a new volume of the same name', async () => {
   by('volume', 'create', 'tank/dbl', '20MiB');
   const id = () => cli('volume', 'list').find((one) => one.name === 'tank/dbl')?.id;
   const old = id();
@@ -199,7 +199,7 @@ await test('a dialog that was opened to delete one volume deletes no other of th
   await until('the new one is deleted by who has seen it', () => !id(), 5);
 });
 
-if (WEB) await test('a login that ends while a form is filled in says why, and the form is as it was', async () => {
+if (WEB) await test('a login that expires during input states the reason and keeps the input', async () => {
   const password = 'a long enough one 1';
   const admin = await open({ ignoreHTTPSErrors: true });
   await admin.goto(cli('web', 'link').url);
@@ -231,7 +231,7 @@ if (WEB) await test('a login that ends while a form is filled in says why, and t
   await form.getByRole('button', { name: 'Add host' }).click();
   await form.waitFor({ state: 'detached' });
   same(cli('host', 'list').some((one) => one.name === 'mail'), true, 'the host is added');
-  // Who did it is named to the other admin.
+  // The conflict names the author.
   await go(a, 'hosts/mail');
   await a.getByLabel('Allowed addresses').fill('10.1.0.0/16');
   await admin.goto(`${WEB}#/hosts/mail`);
@@ -243,7 +243,7 @@ if (WEB) await test('a login that ends while a form is filled in says why, and t
   await admin.context().close();
 });
 
-await test('times are local and name their zone: the scrub window is entered as a clock on the wall shows it', async () => {
+await test('times are local with their zone, and so is the scrub window', async () => {
   const far = await open({ timezoneId: 'Australia/Darwin' });
   await go(far, 'pools/tank');
   await far.getByText('Local time (Australia/Darwin (UTC+9:30))').waitFor();
@@ -259,7 +259,7 @@ await test('times are local and name their zone: the scrub window is entered as 
   await far.context().close();
 });
 
-await test('a table that is cut on a phone says so at the edge and in words, until it is scrolled to its end', async () => {
+await test('a clipped table on a phone is marked at the edge and by a text until it is scrolled to the end', async () => {
   const [width, height] = widths.phone;
   const phone = await open({ viewport: { width, height } });
   for (const [path, box] of [['pools', '.scroll:has(> table)'], ['volumes', '.rows'], ['hosts', '.rows']]) {
@@ -280,7 +280,7 @@ await test('a table that is cut on a phone says so at the edge and in words, unt
   await phone.context().close();
 });
 
-await test('settings are tabs of less than two screens each', async () => {
+await test('settings tabs are shorter than two screens', async () => {
   const [width, height] = widths.desk;
   const desk = await open({ viewport: { width, height } });
   await go(desk, 'settings');
@@ -295,29 +295,29 @@ await test('settings are tabs of less than two screens each', async () => {
   await desk.context().close();
 });
 
-await test('among many hosts the form keeps denied initiators and another host in sight', async () => {
+await test('setup form with many hosts: denied initiators and the new host stay visible', async () => {
   for (let n = 0; n < 12; n += 1) cli('host', 'add', `many${n}`, '--initiator', `iqn.2026-11.org.example:many${n}`);
-  await knock('iqn.2026-11.org.example:late');
+  await attemptLogin('iqn.2026-11.org.example:late');
   await go(a, '');
   await go(a, 'start');
   const hosts = a.getByRole('group', { name: 'Host selection' });
   await hosts.getByText('iqn.2026-11.org.example:late').waitFor();
   same(await hosts.evaluate((all) => all.scrollHeight <= all.clientHeight), true, 'nothing of the choice is cut');
-  // What is cut scrolls within the lists alone, and their heads say how many there are.
+  // Only the lists scroll, and their headings state the counts.
   await hosts.getByText('Denied initiators (1)').waitFor();
   await hosts.getByText(/^Existing hosts \(1\d\)$/).waitFor();
   same(await hosts.getByText('New host').evaluate((one) => one.closest('.list') === null), true, 'another host scrolls with no list');
   await a.screenshot({ path: `${shots}start-many-hosts.png`, fullPage: true });
 });
 
-await test('the pages of a pool and of a volume have no large empty areas', async () => {
+await test('pages of a pool and a volume have no large empty areas', async () => {
   const [width, height] = widths.desk;
   const desk = await open({ viewport: { width, height } });
   for (const path of ['pools/tank', 'volumes/tank/vm1']) {
     await go(desk, path);
     await desk.waitForTimeout(1500);
     await desk.screenshot({ path: `${shots}dense-${path.split('/')[0]}.png`, fullPage: true });
-    // The largest stretch of a half of the page on which no panel is.
+    // Largest vertical gap between panels in each half of the page.
     const empty = await desk.evaluate(() => {
       const main = document.querySelector('main').getBoundingClientRect();
       const panels = [...document.querySelectorAll('main .panel, main .command, main .page-head, main > .message')].map((one) => one.getBoundingClientRect());

@@ -1,16 +1,16 @@
-// From an empty machine to a volume in use, and what happens to it then. Tests follow each other: one array lives through all.
+// From an empty array to a volume in use, and its operation. Tests depend on each other: all use one array.
 import { execFileSync, spawn } from 'node:child_process';
 import { closeSync, mkdirSync, openSync, readFileSync, statSync, writeSync } from 'node:fs';
 import { createServer } from 'node:http';
-import { accessible, ADDRESS, BLOCKYARD, cli, ended, fits, go, knock, open, pages, qemuIo, quick, readable, same, SCRATCH, shots, SOCKET, test, until, WEB, widths } from './harness.mjs';
+import { accessible, ADDRESS, BLOCKYARD, cli, ended, fits, go, attemptLogin, open, pages, qemuIo, quick, readable, same, SCRATCH, shots, SOCKET, test, until, WEB, widths } from './harness.mjs';
 
 const all = process.argv.includes('--all');
 const initiator = 'iqn.2026-11.org.example:web1';
-const stranger = 'iqn.2026-11.org.example:stranger';
+const unknownInitiator = 'iqn.2026-11.org.example:stranger';
 let iqn = '';
 const page = await open();
 
-/** Opens what only an admin sees: the field for other paths. */
+/** Opens the field for other paths, which only admins have. */
 async function typePaths(dialog, paths) {
   const field = dialog.getByLabel('Block devices or files');
   await dialog.getByText(/^No free disks|^No additional disks/).or(dialog.locator('.device')).first().waitFor();
@@ -18,7 +18,7 @@ async function typePaths(dialog, paths) {
   await field.fill(paths.join('\n'));
 }
 
-await test('an empty array says what to do first, and one form leads to a volume that qemu-io reads', async () => {
+await test('an empty array offers the setup form, which creates a volume that qemu-io reads', async () => {
   await go(page, '');
   await page.getByText('No pools').waitFor();
   await page.screenshot({ path: `${shots}empty.png` });
@@ -53,7 +53,7 @@ await test('an empty array says what to do first, and one form leads to a volume
 });
 
 const themes = [['light', [1360, 850]], ['dark', [390, 844]]];
-/** A picture of it in both themes, wide and narrow, each without a fault that axe can find. */
+/** Screenshots in both themes, wide and narrow, each checked by axe. */
 async function looks(name, path, ready, prepare = async () => {}) {
   for (const [colorScheme, [width, height]] of themes) {
     const other = await open({ colorScheme, viewport: { width, height } });
@@ -68,7 +68,7 @@ async function looks(name, path, ready, prepare = async () => {}) {
   }
 }
 
-/** Stripes are drawn, some of them are without what a member holds, and all are as tall as each other. */
+/** Checks that stripes are drawn with equal height, some of them empty. */
 async function evenStripes(other, state) {
   await other.locator('.bay', { hasText: state }).first().waitFor();
   const heights = await other.locator('.chunk').evaluateAll((all) => all.map((one) => one.getBoundingClientRect().height));
@@ -76,7 +76,7 @@ async function evenStripes(other, state) {
   same(Math.max(...heights) - Math.min(...heights) < 1, true, `stripes are as tall as each other when a member is ${state}`);
 }
 
-await test('disks of the machine are offered by what is printed on them, and the others say why they are not', async () => {
+await test('disks of the system are listed by model and serial, unavailable ones with the reason', async () => {
   const device = (n, more) => ({ path: `/dev/disk/by-id/ata-ST12000NM001G_ZL2ABC${n}`, device: `/dev/sd${'bcdefg'[n]}`, size: 12000138625024, transport: 'sata', state: 'free', reason: null, label: { kind: 'none' }, ...more,
     identity: { serial: `ZL2ABC${n}`, model: 'ST12000NM001G', wwn: null, partition: null, stable_path: null, rotational: true, enclosure: 'top', slot: String(n), has_light: true, ...more?.identity } });
   const machine = [device(0), device(1), device(2), device(3, { state: 'holding', label: { kind: 'foreign', what: 'an XFS file system' }, reason: 'it holds an XFS file system' }),
@@ -94,13 +94,13 @@ await test('disks of the machine are offered by what is printed on them, and the
     await dialog.getByText('blockyard disk add /dev/disk/by-id/ata-ST12000NM001G_ZL2ABC1').waitFor();
   }, mocked);
   await looks('start-offered', 'start', async (other) => {
-    // Which of both is there is known once the pools are.
+    // Either is rendered only after the pools are loaded.
     await other.getByLabel('Pool', { exact: true }).or(other.getByRole('group', { name: 'Disks' })).first().waitFor();
     if (await other.getByLabel('Pool', { exact: true }).isVisible()) await other.getByLabel('Pool', { exact: true }).selectOption({ label: 'New pool' });
     for (const n of [0, 1, 2]) await other.getByRole('checkbox', { name: new RegExp(`ZL2ABC${n}`) }).check();
     await other.getByText(/blockyard up tank2\/vm1 .*ZL2ABC0 .*ZL2ABC2/).first().waitFor();
   }, mocked);
-  // And those of this very machine, as the command line has them.
+  // The real devices of this system, as on the command line.
   const real = cli('disk', 'find');
   await go(page, 'pools');
   await page.getByRole('button', { name: 'Add disks', exact: true }).first().click();
@@ -109,13 +109,13 @@ await test('disks of the machine are offered by what is printed on them, and the
   await page.keyboard.press('Escape');
 });
 
-await test('a stranger is refused, offered, let in, and shown a volume by keyboard alone', async () => {
-  await knock(stranger);
+await test('a denied initiator is listed, added as a host, and gets a volume by keyboard alone', async () => {
+  await attemptLogin(unknownInitiator);
   await go(page, 'hosts');
   await page.getByRole('heading', { name: 'Denied initiators' }).waitFor();
   await page.getByRole('button', { name: 'Add as new host…' }).click();
   const dialog = page.getByRole('dialog', { name: 'Add host' });
-  same(await dialog.getByLabel('Initiators').inputValue(), stranger, 'its initiator is there already');
+  same(await dialog.getByLabel('Initiators').inputValue(), unknownInitiator, 'its initiator is there already');
   await dialog.getByRole('textbox', { name: 'Name', exact: true }).fill('Not a name!');
   await dialog.getByRole('button', { name: 'Add host' }).click();
   await dialog.getByRole('alert').waitFor();
@@ -142,7 +142,7 @@ await test('a stranger is refused, offered, let in, and shown a volume by keyboa
   same(cli('presentation', 'list').some((one) => one.host === 'late' && one.read_only), true, 'the array has it');
 });
 
-await test('a disk fails, the dashboard leads to its replacement, and the data is what it was', async () => {
+await test('a disk fails, the dashboard links to its replacement, and the data is unchanged', async () => {
   await go(page, 'disks/d2');
   await page.getByRole('button', { name: 'Remove from pool…' }).click();
   const confirm = page.getByRole('dialog', { name: 'Remove disk d2 from pool tank' });
@@ -152,7 +152,7 @@ await test('a disk fails, the dashboard leads to its replacement, and the data i
   await confirm.waitFor({ state: 'detached' });
   await go(page, '');
   await page.getByText('pool tank is degraded').first().waitFor();
-  // Status and alerts are one list: who sees the one sees the other.
+  // Status and alerts must agree.
   await page.getByRole('link', { name: '1 alert' }).waitFor();
   same(cli('alert', 'active').map((alert) => alert.code).join(), 'BY-E302', 'what is alerted at that moment');
   await page.screenshot({ path: `${shots}degraded.png`, fullPage: true });
@@ -191,7 +191,7 @@ await test('a disk fails, the dashboard leads to its replacement, and the data i
   await qemuIo(iqn, initiator, 'read -P 0xa5 0 8M');
 });
 
-await test('a snapshot is gone back to, and the host reads what it was', async () => {
+await test('a volume is rolled back to a snapshot, and the host reads the old data', async () => {
   await go(page, 'volumes/tank/vm1');
   await page.getByLabel('Snapshot name').fill('monday');
   await page.getByRole('button', { name: 'Take snapshot' }).click();
@@ -206,7 +206,7 @@ await test('a snapshot is gone back to, and the host reads what it was', async (
   await qemuIo(iqn, initiator, 'read -P 0xa5 0 8M');
 });
 
-await test('a policy is changed; what it cannot be is said beside the field, and nothing typed is lost', async () => {
+await test('a policy is changed; an invalid value is reported beside the field and kept', async () => {
   await go(page, 'volumes/tank/vm1');
   await page.getByLabel('Read-ahead').fill('a lot');
   await page.getByRole('button', { name: 'Set read-ahead' }).click();
@@ -218,7 +218,7 @@ await test('a policy is changed; what it cannot be is said beside the field, and
   await until('the array has it', () => cli('volume', 'list').find((one) => one.name === 'tank/vm1').policy.read_ahead === '1MiB', 5);
 });
 
-await test('a pool gets a log device and loses it, one more member and one more group, and says before what that means', async () => {
+await test('a pool gets and loses a log device, a member and a group, each with its consequences', async () => {
   for (const name of ['l0', 'l1', 'e0']) cli('disk', 'add', '--name', name, '--create', '256MiB', `${SCRATCH}/${name}.img`);
   await go(page, 'pools/tank');
   await page.getByRole('button', { name: 'Add log device…' }).click();
@@ -258,7 +258,7 @@ await test('a pool gets a log device and loses it, one more member and one more 
   await qemuIo(iqn, initiator, 'read -P 0xa5 0 8M');
 });
 
-await test('a pool is checked, what was found is told apart, and its key is kept as a file', async () => {
+await test('a pool is checked, errors are listed by kind, and its key is downloaded', async () => {
   cli('volume', 'create', 'tank/sealed', '16MiB', '--encrypted');
   await go(page, 'pools/tank');
   await page.getByRole('button', { name: 'Check…' }).click();
@@ -282,7 +282,7 @@ await test('a pool is checked, what was found is told apart, and its key is kept
   }, (other) => other.route((url) => url.pathname.endsWith('/check'), (to) => to.fulfill({ contentType: 'application/json', body: JSON.stringify({ schema: 1, check: { findings, entries: 1234, granules: 567, pages: 8 } }) })));
 });
 
-/** Overwrites every copy of the first block of the newest map log that is in these files. */
+/** Overwrites every copy of the first block of the newest map log in these files. */
 function damageMapLog(paths) {
   const blocks = paths.flatMap((path) => {
     const bytes = readFileSync(path);
@@ -300,7 +300,7 @@ function damageMapLog(paths) {
   }
 }
 
-await test('an exported pool is imported read-only and for writing; lost map and redo log blocks are listed, and accepted by the name of the pool', async () => {
+await test('an exported pool is imported read-only and writable; lost map and redo log blocks are listed and accepted by the name of the pool', async () => {
   const files = ['m0', 'm1'].map((name) => `${SCRATCH}/${name}.img`);
   for (const [i, file] of files.entries()) cli('disk', 'add', '--name', `m${i}`, '--create', '256MiB', file);
   cli('pool', 'create', 'dent', 'm0', 'm1', '--level', 'raid0');
@@ -363,7 +363,7 @@ await test('an exported pool is imported read-only and for writing; lost map and
   const { check } = await (await fetch(`${ADDRESS}api/v1/pools/dent/check`)).json();
   same(check.findings.map(({ volume, kind, what }) => `${volume} ${kind} ${what.split(';')[0]}`).join(), 'dent/v held its map was repaired', 'what is left to do');
 
-  // The refusal of a redo log that is damaged on every copy is made up here, in the array's words; all else is the array's.
+  // The error of a redo log that is damaged on every copy is mocked with the text of the array.
   const bodies = [];
   await page.route((url) => url.pathname === '/api/v1/pools/dent/import', (to) => {
     const body = to.request().postDataJSON();
@@ -397,8 +397,8 @@ await test('an exported pool is imported read-only and for writing; lost map and
   }
 });
 
-await test('a pool that another node did not export is imported forcibly by its name, and a key that is not the pool’s is refused beside its field', async () => {
-  // Another node makes the pool, with a volume that only its key opens, and ends without a word.
+await test('a pool that another node did not export is imported forcibly by its name; a wrong key is reported beside its field', async () => {
+  // Another node creates the pool with an encrypted volume and is killed.
   const there = `${SCRATCH}/there`;
   mkdirSync(there);
   const node = spawn(BLOCKYARD, ['--socket', `${there}/socket`, 'serve', '--state-dir', `${there}/state`, '--portal', '127.0.0.1:0', '--node', 'there', '--no-web', '--shards', '1', '--cache', '16MiB', '--log', 'off'], { stdio: 'ignore' });
@@ -452,7 +452,7 @@ await test('a pool that another node did not export is imported forcibly by its 
   }
 });
 
-await test('what may hurt later is on the dashboard with its remedy, and goes when that is done', async () => {
+await test('the dashboard shows recommendations with their fix and removes them after it', async () => {
   await looks('findings', '', (other) => other.getByRole('region', { name: 'Recommendations' }).getByRole('listitem').filter({ hasText: 'never scrubbed' }).scrollIntoViewIfNeeded());
   await go(page, '');
   const panel = page.getByRole('region', { name: 'Recommendations' });
@@ -467,7 +467,7 @@ await test('what may hurt later is on the dashboard with its remedy, and goes wh
   await until('the array has it', () => cli('pool', 'show', 'tank').policy.scrub.every === 'monthly', 5);
   await go(page, '');
   await found.waitFor({ state: 'detached', timeout: 40_000 });
-  // Others may have gone by themselves: the panel asks every 15 s, so what it showed then can have been older than that.
+  // Other findings may have disappeared: the panel polls every 15 s, so its list can be that old.
   const lasting = cli('doctor').map((one) => one.sentence);
   const others = before.filter((text) => lasting.some((sentence) => text.includes(sentence)));
   same(others.length > 0, true, 'there are others');
@@ -475,7 +475,7 @@ await test('what may hurt later is on the dashboard with its remedy, and goes wh
   same(await panel.getByRole('listitem').count(), others.length, 'the others are still there');
 });
 
-await test('a session is seen while it lives, with its host', async () => {
+await test('a session is listed with its host while it exists', async () => {
   let refused;
   const busy = qemuIo(iqn, initiator, 'read 0 1M', 'sleep 6000', 'read 0 1M').catch((error) => { refused = error; });
   await go(page, 'sessions');
@@ -488,7 +488,7 @@ await test('a session is seen while it lives, with its host', async () => {
   if (refused) throw refused;
 });
 
-await test('hosts are grouped, join and leave, and what that shows and takes away is said before', async () => {
+await test('hosts are added to and removed from groups, with the effect on access shown before', async () => {
   await go(page, 'hosts');
   await page.getByRole('button', { name: 'Add group', exact: true }).click();
   let dialog = page.getByRole('dialog', { name: 'Add host group' });
@@ -522,7 +522,7 @@ await test('hosts are grouped, join and leave, and what that shows and takes awa
   await until('it has left', () => cli('group', 'list').find((one) => one.name === 'cluster').hosts.join() === 'late', 5);
 });
 
-await test('a volume is shown through several targets, and a host proves itself both ways', async () => {
+await test('a volume is presented through several targets, and a host uses mutual CHAP', async () => {
   cli('volume', 'create', 'tank/wide', '16MiB');
   await go(page, 'volumes/tank/wide');
   await page.getByRole('button', { name: 'Present…', exact: true }).click();
@@ -569,7 +569,7 @@ await test('a volume is shown through several targets, and a host proves itself 
   await until('it is as before', () => cli('auth', 'show').discovery === null, 5);
 });
 
-await test('a document is judged, shown with what it does to sessions, and applied once that is confirmed', async () => {
+await test('a configuration is validated, previewed with affected sessions, and applied after confirmation', async () => {
   await go(page, 'settings?tab=config');
   await page.getByRole('button', { name: 'Apply configuration…' }).click();
   const dialog = page.getByRole('dialog', { name: 'Apply configuration' });
@@ -587,7 +587,7 @@ await test('a document is judged, shown with what it does to sessions, and appli
   await dialog.getByRole('button', { name: 'Apply 1 change' }).click();
   await dialog.waitFor({ state: 'detached' });
   same(cli('host', 'list').find((one) => one.name === 'doc').initiators[0], 'iqn.2026-11.org.example:doc', 'the host is there');
-  // The array as it is changes nothing; without its hosts much goes, and that has to be confirmed.
+  // The current configuration changes nothing; one without the hosts removes much and needs confirmation.
   await page.getByRole('button', { name: 'Apply configuration…' }).click();
   await dialog.getByRole('button', { name: 'Load current configuration' }).click();
   await until('the document is there', async () => (await text.inputValue()).includes('"host"'), 5);
@@ -609,7 +609,7 @@ await test('a document is judged, shown with what it does to sessions, and appli
   });
 });
 
-await test('a volume is traced, its session recorded, and a command that waits is shown', async () => {
+await test('a volume is traced, its session recorded, and slow commands are listed', async () => {
   await go(page, 'volumes/tank/vm1');
   const panel = page.getByRole('region', { name: 'I/O trace' });
   await panel.getByRole('button', { name: 'Start' }).click();
@@ -654,7 +654,7 @@ await test('a volume is traced, its session recorded, and a command that waits i
   }, (other) => { let n = 100; return other.route((url) => url.pathname.endsWith('/tasks'), (to) => to.fulfill({ contentType: 'application/json', body: JSON.stringify({ schema: 1, tasks: [task(1), task(2, { operation_code: 0x42, stage: 'waiting' }), task(n += 1, { waited_ms: 3 }), task(3, { volume: 'tank/other' })] }) })); });
 });
 
-await test('what is wrong is an alert, which is silenced and told again; somebody is told of it, tried, changed and removed', async () => {
+await test('an alert is silenced and acknowledged; a receiver is added, tested, edited and removed', async () => {
   const heard = [];
   const hook = createServer((from, to) => { let body = ''; from.on('data', (part) => { body += part; }); from.on('end', () => { heard.push(body); to.end('thank you'); }); });
   await new Promise((then) => hook.listen(0, '127.0.0.1', then));
@@ -690,7 +690,7 @@ await test('what is wrong is an alert, which is silenced and told again; somebod
   await dialog.waitFor({ state: 'detached' });
   same(cli('alert', 'list')[0].least, 'critical', 'it is told of what is critical');
 
-  // A disk is lost: that is an alert until its place is filled.
+  // A failed disk is an alert until it is replaced.
   cli('disk', 'add', '--name', 'spare', '--create', '256MiB', `${SCRATCH}/spare.img`);
   cli('disk', 'fail', 'e0');
   await until('it is an alert', () => cli('alert', 'active').some((one) => one.subject.name === 'tank'), 20);
@@ -717,7 +717,7 @@ await test('what is wrong is an alert, which is silenced and told again; somebod
   await page.getByRole('region', { name: 'Silences' }).getByRole('button', { name: 'End silence of pool tank' }).click();
   await until('people are told again', () => cli('alert', 'silenced').length === 0, 5);
 
-  // An alert that waits for somebody is made up here, from one of the array's; what is asked of the array is what counts.
+  // An alert that needs acknowledgment is mocked; the test checks the request.
   const lost = { number: 900, code: 'BY-E232', sentence: '64 KiB of disk e0 of pool tank could not be read', waits_for_you: true, silenced: null };
   let noted = 0;
   const [isList, isNote] = ['/api/v1/alerts', '/api/v1/alerts/900/acknowledge'].map((path) => (url) => url.pathname === path);
@@ -769,7 +769,7 @@ for (const colorScheme of ['light', 'dark']) {
   }
 }
 
-await test('what a screen reader needs is missed where it is not, and what moves by itself is told', async () => {
+await test('missing names, headings and live regions for screen readers are detected', async () => {
   const other = await open();
   await go(other, '');
   await other.getByRole('region', { name: 'Array status' }).waitFor();
@@ -817,7 +817,7 @@ if (WEB) {
   let viewer;
   const inside = (page) => page.getByRole('heading', { name: 'Dashboard' }).waitFor();
 
-  await test('a one-time link lets the first user in, who signs out and in again over HTTPS', async () => {
+  await test('the first user signs in by a one-time link, signs out and in again over HTTPS', async () => {
     await admin.goto(cli('web', 'link').url);
     await admin.getByRole('heading', { name: 'Welcome' }).waitFor();
     same(admin.url().includes('#') && admin.url().length > WEB.length + 20, false, 'the link stays in no history');
@@ -847,7 +847,7 @@ if (WEB) {
     await inside(admin);
   });
 
-  await test('an admin adds a viewer, who sees and may not, neither by a button nor by a call', async () => {
+  await test('an admin adds a viewer, who can read but not change, neither by a button nor by the API', async () => {
     await admin.goto(`${WEB}#/settings?tab=users`);
     await admin.getByRole('button', { name: 'Add user…' }).click();
     const dialog = admin.getByRole('dialog', { name: 'Add user' });
@@ -874,7 +874,7 @@ if (WEB) {
     await accessible(viewer, 'volumes as a viewer sees them');
   });
 
-  await test('an operator takes what the machine offers, and no other path', async () => {
+  await test('an operator can add disks of the system, but no other path', async () => {
     const operator = await open({ ignoreHTTPSErrors: true });
     cli('user', 'add', 'olga', '--role', 'operator');
     await operator.goto(cli('web', 'link', '--user', 'olga').url);
@@ -896,7 +896,7 @@ if (WEB) {
     await operator.context().close();
   });
 
-  await test('the audit has who did what, and every page of a user is as clean', async () => {
+  await test('the audit log has user and request of each change, and its pages are accessible', async () => {
     await admin.goto(`${WEB}#/events?tab=audit`);
     await admin.getByText('POST /api/v1/users').first().waitFor();
     await admin.getByRole('button', { name: 'Verify integrity' }).click();
@@ -912,7 +912,7 @@ if (WEB) {
 }
 
 await test('ten thousand volumes, hosts, sessions and events: every page opens within half a second', async () => {
-  // The browser is what is tried here: the answers are those of the array, each row ten thousand times.
+  // Tests the browser only: responses are rows of the array, repeated ten thousand times.
   const crowd = await open();
   const answers = {};
   for (const noun of ['volumes', 'hosts', 'presentations', 'events']) answers[noun] = (await (await fetch(`${ADDRESS}api/v1/${noun}`)).json())[noun][0];
@@ -922,7 +922,7 @@ await test('ten thousand volumes, hosts, sessions and events: every page opens w
     volumes: rows((i) => ({ ...answers.volumes, name: `tank/v${i}` })), hosts: rows((i) => ({ ...answers.hosts, name: `h${i}`, initiators: [`iqn.2026-11.org.example:h${i}`] })),
     presentations: rows((i) => ({ ...answers.presentations, volume: `tank/v${i}`, host: `h${i}` })), sessions: rows((i) => ({ ...session, id: i + 1, host: `h${i}` })), events: rows((i) => ({ ...answers.events, number: i + 1 })),
   };
-  // In pages, as the array gives them; a cursor says how many were before.
+  // Paged as by the array; the cursor is the number of rows before.
   const bodies = new Map();
   for (const [noun, list] of Object.entries(many)) {
     if (noun === 'volumes' || noun === 'hosts') await crowd.route((url) => url.pathname.startsWith(`/api/v1/${noun}/`), (to) => {
@@ -934,7 +934,7 @@ await test('ten thousand volumes, hosts, sessions and events: every page opens w
       const from = Number(query.get('cursor') ?? 0);
       const end = Math.min(list.length, from + Number(query.get('limit') ?? list.length));
       const key = `${noun} ${from} ${end}`;
-      // Made once: what is measured is the browser.
+      // Cached, so that only the browser is measured.
       if (!bodies.has(key)) bodies.set(key, JSON.stringify({ schema: 1, [noun]: list.slice(from, end), total: list.length, next: end < list.length ? String(end) : null }));
       return to.fulfill({ contentType: 'application/json', body: bodies.get(key) });
     });
@@ -943,7 +943,7 @@ await test('ten thousand volumes, hosts, sessions and events: every page opens w
   await crowd.getByText('Capacity').waitFor();
   await quick(crowd, [['volumes', 'tank/v0'], ['hosts', 'h0'], ['sessions', 'h0'], ['events', answers.events.sentence], ['volumes?search=v9999', 'tank/v9999'], ['volumes?sort=-size', 'tank/v0'], ['hosts?search=h9999', 'h9999'], ['sessions?search=h9999', 'h9999'], ['sessions?sort=-id', 'h9999'],
     ['volumes/tank/v77', 'Capacity'], ['hosts/h77', 'Presented volumes'], ['pools', 'Disks'], ['pools/tank', 'Layout'], ['start', 'Host'], ['settings', 'This node'], ['lab', 'Lab'], ['', 'Capacity']], 500);
-  // The matrix goes through all of them, by buttons and by keys, and a group finds its hosts by searching.
+  // The matrix pages through all rows by buttons and keys; the group dialog finds hosts by search.
   await go(crowd, 'hosts');
   await crowd.getByText('hosts 1 to 20 of 10,0', { exact: false }).waitFor();
   await crowd.getByRole('button', { name: 'Next hosts' }).click();

@@ -1,11 +1,11 @@
-// What a person does with the console, in Debian's Firefox: every page, what moves, one thing by keyboard alone, and a refusal.
+// The console in Debian's Firefox: every page, live updates, one task by keyboard alone, and an error.
 import { readdirSync, readFileSync } from 'node:fs';
-import { accessible, cli, ended, fits, go, kept, knock, open, pages, qemuIo, same, SCRATCH, shots, test, until, WEB, widths } from './harness.mjs';
+import { accessible, cli, ended, fits, go, kept, attemptLogin, open, pages, qemuIo, same, SCRATCH, shots, test, until, WEB, widths } from './harness.mjs';
 
 const initiator = 'iqn.2026-11.org.example:web1';
 const page = await open();
 
-await test('Firefox: an empty array says what to do first', async () => {
+await test('Firefox: an empty array offers the setup form', async () => {
   await go(page, '');
   await page.getByText('No pools').waitFor();
   await page.screenshot({ path: `${shots}firefox-empty.png` });
@@ -14,10 +14,10 @@ await test('Firefox: an empty array says what to do first', async () => {
 for (const n of [0, 1, 2, 3]) cli('disk', 'add', '--name', `d${n}`, '--create', '256MiB', `${SCRATCH}/d${n}.img`);
 cli('up', 'tank/vm1', '200MiB', ...[0, 1, 2, 3].map((n) => `${SCRATCH}/d${n}.img`), '--initiator', initiator, '--host', 'web');
 const [{ iqn }] = cli('presentation', 'list');
-await knock('iqn.2026-11.org.example:stranger');
+await attemptLogin('iqn.2026-11.org.example:stranger');
 cli('snapshot', 'create', 'tank/vm1', 'monday');
 
-await test('Firefox: what a host does is seen by itself, from the stream', async () => {
+await test('Firefox: I/O of a host appears through the event stream', async () => {
   const streamed = page.waitForRequest(/\/api\/v1\/stream/);
   await go(page, 'events');
   await page.reload();
@@ -25,7 +25,7 @@ await test('Firefox: what a host does is seen by itself, from the stream', async
   await go(page, '');
   const figure = (name) => page.locator('.figure', { has: page.getByText(name, { exact: true }) }).locator('dd');
   const busy = qemuIo(iqn, initiator, ...Array.from({ length: 24 }, (_, i) => [`write -P 0xa5 ${i}M 1M`, 'sleep 250']).flat());
-  // Only the stream knows how long commands took.
+  // Latencies come only from the event stream.
   await until('times come by themselves', async () => /\d/.test(await figure('Latency (p99)').textContent()), 15);
   await until('commands are counted', async () => parseFloat(await figure('IOPS').textContent()) > 0, 15);
   await page.getByRole('region', { name: /volumes$/ }).getByRole('link', { name: 'tank/vm1' }).waitFor();
@@ -34,7 +34,7 @@ await test('Firefox: what a host does is seen by itself, from the stream', async
   await until('it is still again', async () => parseFloat(await figure('IOPS').textContent()) === 0, 15);
 });
 
-await test('Firefox: a volume is made and shown by keyboard alone; what is refused stands beside its field', async () => {
+await test('Firefox: a volume is created and presented by keyboard alone; an error is shown beside its field', async () => {
   /** Goes on by Tab until this has the focus. */
   const reach = async (wanted) => {
     for (let i = 0; i < 80; i += 1) {
@@ -117,19 +117,19 @@ for (const colorScheme of ['light', 'dark']) {
   }
 }
 
-await test('Firefox: the key of a pool is kept as a file', async () => {
+await test('Firefox: the key of a pool is downloaded', async () => {
   cli('volume', 'create', 'tank/sealed', '16MiB', '--encrypted');
   await go(page, 'pools/tank');
   await page.getByRole('button', { name: 'Key…' }).click();
   const dialog = page.getByRole('dialog', { name: 'Key of pool tank' });
   await dialog.getByRole('button', { name: 'Download key' }).click();
-  // Its driver does not tell of files that no page was left for, but keeps them.
+  // The driver reports no download event without a navigation, but saves the file.
   const found = () => readdirSync(kept, { recursive: true }).find((path) => path.endsWith('tank.key'));
   await until('the file is there', found, 10);
   same(/^blockyard-pool-key-1 [0-9a-f]{16} [0-9a-f]{64}\n$/.test(readFileSync(`${kept}/${found()}`, 'utf8')), true, 'the file is one that pool import reads');
 });
 
-if (WEB) await test('Firefox: a one-time link lets the first user in, who signs out and in again over HTTPS', async () => {
+if (WEB) await test('Firefox: the first user signs in by a one-time link, signs out and in again over HTTPS', async () => {
   const password = 'a long enough one 1';
   const admin = await open({ ignoreHTTPSErrors: true });
   await admin.goto(cli('web', 'link').url);

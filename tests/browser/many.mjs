@@ -1,7 +1,7 @@
-// Every page of the console, over an array that is there and has many volumes, hosts and sessions (cargo xtask crowd --many).
+// Opens every page on a running array with many volumes, hosts and sessions (cargo xtask crowd --many).
 import { accessible, cli, ended, go, open, quick, test } from './harness.mjs';
 
-/** What each page may take to open. */
+/** Time limit to open a page. */
 const WITHIN_MS = 1000;
 
 await test('every page of this array opens within a second', async () => {

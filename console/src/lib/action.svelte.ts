@@ -1,4 +1,4 @@
-// One change that a form or a button asks for: under way, refused, or done.
+// State of one change requested by a form or button: running, failed or finished.
 
 import { Problem } from './api';
 
@@ -6,7 +6,7 @@ export class Action {
   busy = $state(false);
   problem = $state.raw<Problem | undefined>();
 
-  /** True when it was done. A refusal is kept to be shown; nothing is tried again. */
+  /** Runs the change; true if it succeeded. An error is kept for display; nothing is retried. */
   async run(change: () => Promise<unknown>): Promise<boolean> {
     if (this.busy) return false;
     this.busy = true;
@@ -27,7 +27,7 @@ export class Action {
     this.problem = undefined;
   }
 
-  /** The refusal where it is about this field: one of these numbers, or a message that names what is in it. */
+  /** Error text if the error code is one of `codes`: the caller displays it beside the field. */
   about(...codes: number[]): string | undefined {
     const { problem } = this;
     return problem && codes.some((code) => problem.code === `BY-${code}`)
@@ -35,7 +35,7 @@ export class Action {
       : undefined;
   }
 
-  /** The refusal where it is about none of the fields that show theirs themselves. */
+  /** The error unless `about(...codes)` displays it beside a field. */
   rest(...codes: number[]): Problem | undefined {
     return this.about(...codes) ? undefined : this.problem;
   }

@@ -1,4 +1,4 @@
-// What a slow volume bottleneckText for, in words.
+// Bottleneck of a slow volume as text.
 
 import { count, rate, time } from './format';
 import type { Bottleneck } from './live.svelte';

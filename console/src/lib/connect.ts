@@ -1,4 +1,4 @@
-// What is to be typed on the host to see a volume: the same lines as `blockyard present` prints. Secrets are never shown.
+// Commands that connect a host to a volume, the same as `blockyard present` prints. Secrets are never included.
 
 import type { Presentation } from './types';
 
@@ -15,7 +15,8 @@ function portalOf(presentation: Presentation): { address: string; port: string }
   return { address: wildcard ? 'ADDRESS' : address, port: first.slice(at + 1) };
 }
 
-// libiscsi sends the number of a URL as the first two bytes of the LUN field: beyond 255 that is flat space addressing.
+// libiscsi copies the number in the URL into the first two bytes of the LUN field; above 255 it must be encoded as
+// flat space addressing (SAM-5 4.7.7.4).
 export const rawLun = (lun: number): number => (lun > 255 ? 0x4000 | lun : lun);
 
 export function connectCommands(presentation: Presentation, initiator?: string): ConnectCommands[] {
@@ -44,7 +45,7 @@ export function connectCommands(presentation: Presentation, initiator?: string):
     `esxcli iscsi adapter discovery sendtarget add --adapter=HBA --address=${address}:${port}`,
     'esxcli storage core adapter rescan --adapter=HBA',
   ];
-  // The first lines on each node of the cluster, the storage once.
+  // Login commands run on each cluster node, the storage definition once.
   const storage =
     presentation.portals.length > 1
       ? [

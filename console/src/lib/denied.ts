@@ -1,8 +1,8 @@
-// Why an initiator was not let in, in words.
+// Reasons of denied logins as text.
 
 import type { Host, DeniedLogin } from './types';
 
-/** Those that still want something: not who was let in since. */
+/** Denied logins that are still unresolved: omits initiators that belong to a host by now. */
 export function unresolvedDenials(list: DeniedLogin[], hosts: Host[]): DeniedLogin[] {
   const known = new Set(hosts.flatMap((host) => host.initiators));
   return list.filter(

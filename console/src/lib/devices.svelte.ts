@@ -1,4 +1,4 @@
-// The block devices of the machine that the array does not know. Each look opens them: it is done when somebody asks for it.
+// Block devices of the system that are not disks of the array. A scan opens every device, so it runs on request only.
 
 import { get, Problem } from './api';
 import type { BlockDevice } from './types';

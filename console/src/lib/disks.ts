@@ -1,14 +1,14 @@
-// What is said of disks on more than one page.
+// Texts and candidates for disks, shared by several pages.
 
 import type { BlockDevice, Disk, Identity, Label } from './types';
 
-/** Enclosure and slot, as far as they are known: `top/3`. */
+/** Enclosure and slot as far as known, such as `top/3`. */
 export function slotOf(disk: { identity: Identity } | undefined): string | undefined {
   const { enclosure, slot } = disk?.identity ?? {};
   return [enclosure, slot].filter(Boolean).join('/') || undefined;
 }
 
-/** True when a pool may be made of it, or it may take a lost one's slotOf. */
+/** True if the disk can become a pool member or a replacement. */
 export const isUsable = (disk: Disk): disk is Disk & { name: string } =>
   disk.name !== null && disk.state === 'free' && !disk.spare;
 
@@ -21,10 +21,10 @@ const on = (label: Label | null | undefined): string | undefined =>
         ? 'a damaged pool label'
         : undefined;
 
-/** What is on it that is not ours to overwrite. */
+/** Existing contents that would be overwritten, as text. */
 export const contentsOf = (disk: Disk): string | undefined => on(disk.label);
 
-/** A disk that may be ticked: one of the array's, or one of the machine's that the array does not know yet. */
+/** Selectable disk: a disk of the array, or a device of the system that is not added yet. */
 export interface DiskCandidate {
   id: string;
   name: string;
@@ -35,7 +35,7 @@ export interface DiskCandidate {
   holds?: string;
 }
 
-/** What tells a disk from every other one besides its path and size, always in this order; what it does not report is said, too. */
+/** Model, serial number and slot of a disk in fixed order; missing values are shown as unknown. */
 export const identityText = (identity: Identity): string =>
   [
     `Model ${identity.model ?? 'unknown'}`,
@@ -43,7 +43,7 @@ export const identityText = (identity: Identity): string =>
     `Slot ${slotOf({ identity }) ?? 'unknown'}`,
   ].join(' · ');
 
-/** A free disk of the array. */
+/** Candidate for a free disk of the array. */
 export const arrayDisk = (disk: Disk & { name: string }): DiskCandidate => ({
   id: disk.name,
   name: disk.name,
@@ -54,7 +54,7 @@ export const arrayDisk = (disk: Disk & { name: string }): DiskCandidate => ({
   holds: contentsOf(disk),
 });
 
-/** How it is attached, in the field's spelling. */
+/** Transports in their usual spelling. */
 export const attached: Record<NonNullable<BlockDevice['transport']>, string> = {
   sata: 'SATA',
   sas: 'SAS',
@@ -68,7 +68,7 @@ export const attached: Record<NonNullable<BlockDevice['transport']>, string> = {
   loop: 'loop',
 };
 
-/** How a device of the machine is attached, and its mediumText. */
+/** Transport and medium of a device of the system. */
 export const mediumText = ({ transport, identity: { rotational } }: BlockDevice): string =>
   [
     transport && attached[transport],
@@ -77,7 +77,7 @@ export const mediumText = ({ transport, identity: { rotational } }: BlockDevice)
     .filter(Boolean)
     .join(', ');
 
-/** A free device of the machine, with the name that it would get. */
+/** Candidate for a free device of the system, with the disk name it would get. */
 export const systemDisk = (device: BlockDevice, name: string): DiskCandidate => ({
   id: device.path,
   name,
@@ -87,7 +87,10 @@ export const systemDisk = (device: BlockDevice, name: string): DiskCandidate => 
   isNew: true,
 });
 
-/** Names for the disks at these paths, none of which is taken: the last part of the path where that is a name, else `d0` and on. The command line and the array name them so, too. */
+/**
+ * Unused disk names for these paths: the file name if it is a valid name, else `d0`, `d1` and so on. The daemon and
+ * the command line use the same rule.
+ */
 export function freeDiskNames(taken: (string | null)[], paths: string[]): string[] {
   const given: string[] = [];
   const isFree = (name: string) => !taken.includes(name) && !given.includes(name);

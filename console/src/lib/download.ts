@@ -1,8 +1,8 @@
-// Files that a browser keeps.
+// Downloads of files.
 
 import { Problem } from './api';
 
-/** The browser keeps it as a file of this name. */
+/** Saves the parts as a file through the browser. */
 export function saveAs(parts: BlobPart[], name: string, type: string): void {
   const link = document.createElement('a');
   link.href = URL.createObjectURL(new Blob(parts, { type }));
@@ -11,37 +11,43 @@ export function saveAs(parts: BlobPart[], name: string, type: string): void {
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
-/** What this row says, as it comes; the caller hears how many bytes there are. It ends by itself, or with `signal`: what has come by then is the answer. */
+/**
+ * Receives a streaming response and reports the number of bytes. `signal` ends it early; the parts received so far
+ * are returned.
+ */
 export async function download(
   path: string,
   query: Record<string, string>,
-  heard: (bytes: number) => void,
+  onProgress: (bytes: number) => void,
   signal?: AbortSignal,
 ): Promise<BlobPart[]> {
-  const asked = new URLSearchParams(query).toString();
+  const parameters = new URLSearchParams(query).toString();
   const parts: BlobPart[] = [];
   try {
-    const answer = await fetch(`/api/v1${path}${asked ? `?${asked}` : ''}`, { credentials: 'same-origin', signal });
-    if (!answer.ok || !answer.body) {
+    const response = await fetch(`/api/v1${path}${parameters ? `?${parameters}` : ''}`, {
+      credentials: 'same-origin',
+      signal,
+    });
+    if (!response.ok || !response.body) {
       const {
         code = '',
         message,
         hint = '',
-      } = (await answer.json().catch(() => ({}))) as { code?: string; message?: string; hint?: string };
+      } = (await response.json().catch(() => ({}))) as { code?: string; message?: string; hint?: string };
       throw new Problem(
-        answer.status,
+        response.status,
         code,
-        message ?? `unexpected response: ${answer.status} ${answer.statusText}`,
+        message ?? `unexpected response: ${response.status} ${response.statusText}`,
         hint,
       );
     }
-    const reader = answer.body.getReader();
+    const reader = response.body.getReader();
     let bytes = 0;
     for (;;) {
       const { done, value } = await reader.read();
       if (done) break;
       parts.push(value as Uint8Array<ArrayBuffer>);
-      heard((bytes += value.length));
+      onProgress((bytes += value.length));
     }
   } catch (error) {
     if (error instanceof Problem) throw error;

@@ -1,4 +1,4 @@
-// How quantities are written: sizes in binary units as the command line has them, rates in decimal ones as networks have them.
+// Formats quantities: sizes in binary units as in the command line, rates in decimal units as usual in networking.
 
 const BINARY: [string, number][] = [
   ['EiB', 2 ** 60],
@@ -28,17 +28,20 @@ function scaled(bytes: number, units: [string, number][], places: number): strin
 
 /** `1.5 TiB`. */
 export const iec = (bytes: number): string => scaled(bytes, BINARY, 2);
-/** `107.4 GB`, as the makers of disks say it. */
+/** `107.4 GB`, as in the data sheets of disks. */
 export const decimal = (bytes: number): string => scaled(bytes, DECIMAL, 1);
 /** `100 GiB (107.4 GB)`. */
 export const size = (bytes: number): string => (bytes < 1000 ? `${bytes} B` : `${iec(bytes)} (${decimal(bytes)})`);
-/** The shortest text that means exactly so many bytes: `64KiB`, `1000B`. */
+/** Shortest exact notation: `64KiB`, `1000B`. */
 export function exact(bytes: number): string {
   const unit = BINARY.find(([, size]) => bytes >= size && bytes % size === 0);
   return unit ? `${bytes / unit[1]}${unit[0]}` : bytes === 0 ? '0' : `${bytes}B`;
 }
 
-/** The bytes that `100GiB`, `1.5T` or `100GB` mean; none where the text is no size. A number without a unit is none, but for 0: the array refuses it. */
+/**
+ * Parses `100GiB`, `1.5T` or `100GB` to bytes; undefined if invalid. A number without a unit is invalid except 0, as
+ * in the array.
+ */
 export function parseSize(text: string): number | undefined {
   const match = /^\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*$/.exec(text);
   if (!match) return undefined;
@@ -54,7 +57,7 @@ export function parseSize(text: string): number | undefined {
 const grouped = new Intl.NumberFormat('en-GB', { maximumFractionDigits: 0 });
 /** `12,345`. */
 export const count = (n: number): string => grouped.format(n);
-/** A number to be read at a glance: `1,234`, `45.6 k`, `1.2 M`. */
+/** Compact number: `1,234`, `45.6 k`, `1.2 M`. */
 export function compactNumber(n: number): string {
   if (n < 10 && n > 0 && !Number.isInteger(n)) return n.toFixed(1);
   if (n < 10_000) return count(n);
@@ -78,7 +81,7 @@ export function duration(seconds: number): string {
 }
 export const percent = (part: number, whole: number): number =>
   whole > 0 ? Math.min(100, Math.floor((part * 100) / whole)) : 0;
-/** The offset from UTC at this time, as `UTC+1` or `UTC+5:30`. */
+/** UTC offset at a time: `UTC+1` or `UTC+5:30`. */
 export function offset(when = new Date()): string {
   const minutes = -when.getTimezoneOffset();
   const [hours, rest] = [Math.floor(Math.abs(minutes) / 60), Math.abs(minutes) % 60];
@@ -86,12 +89,15 @@ export function offset(when = new Date()): string {
     ? 'UTC'
     : `UTC${minutes < 0 ? '−' : '+'}${hours}${rest ? `:${String(rest).padStart(2, '0')}` : ''}`;
 }
-/** The time zone that times are shown in: `Europe/Berlin (UTC+1)`. */
+/** Time zone of the browser: `Europe/Berlin (UTC+1)`. */
 export function zone(when = new Date()): string {
   const name = Intl.DateTimeFormat().resolvedOptions().timeZone;
   return name === 'UTC' ? 'UTC' : `${name} (${offset(when)})`;
 }
-/** Hours of a day in UTC, such as `22:00-06:00`, in local time (`by` 1) or back (`by` -1). What are no hours stays as it is. */
+/**
+ * Converts a window such as `22:00-06:00` from UTC to local time (`by` 1) or back (`by` -1). Other text is returned
+ * unchanged.
+ */
 export function shiftWindow(hours: string, by: 1 | -1, when = new Date()): string {
   const moved = (_: string, h: string, m: string) => {
     const minutes = (((Number(h) * 60 + Number(m) - by * when.getTimezoneOffset()) % 1440) + 1440) % 1440;
@@ -101,9 +107,9 @@ export function shiftWindow(hours: string, by: 1 | -1, when = new Date()): strin
     ? hours.trim().replace(/(\d+):(\d+)/g, moved)
     : hours;
 }
-/** `14:05:31 UTC+1`, for where no head of a table states the zone. */
+/** `14:05:31 UTC+1`, for places without a column header that names the zone. */
 export const clock = (text: string, now = new Date()): string => `${localTime(text, now)} ${offset(new Date(text))}`;
-/** `14:05:31`, with the day where it is not today, and the year where it is not this one. */
+/** `14:05:31`, with the day unless it is today, and the year unless it is this year. */
 export function localTime(text: string, now = new Date()): string {
   const when = new Date(text);
   const hours = when.toLocaleTimeString('en-GB');
@@ -117,8 +123,8 @@ export const ago = (text: string, now = Date.now()): string => {
   return seconds < 5 ? 'just now' : `${duration(seconds)} ago`;
 };
 export const plural = (n: number, one: string, many = `${one}s`): string => `${count(n)} ${n === 1 ? one : many}`;
-/** A state as people write it: `in_use` is `in use`. */
+/** State name for display: `in_use` becomes `in use`. */
 export const humanize = (state: string): string => state.replaceAll('_', ' ');
-/** What names are ordered by, so that `v2` comes before `v10`: ten thousand of these are compared ten times faster than by a collator. */
+/** Sort key that orders `v2` before `v10`. For 10,000 names, comparing keys is ten times faster than a collator. */
 export const naturalSortKey = (text: string): string =>
   text.toLowerCase().replace(/\d+/g, (digits) => digits.padStart(12, '0'));

@@ -1,13 +1,14 @@
-// What was shown of one thing when its field or dialog was opened. A change carries the tag of that (If-Match), so that it is refused
-// where somebody has changed the thing in between, or another thing has its name; the refusal shows both values.
+// Optimistic concurrency control. A change carries the tag (If-Match) of the object as displayed when its field or
+// dialog was opened. The array refuses it if the object changed since, or if another object has its name; the error
+// shows both values.
 
 import { Problem, getWithTag } from './api';
 import { humanize } from './format';
 
-type Thing = Record<string, unknown>;
+type ApiObject = Record<string, unknown>;
 
-/** What an operator sets of each noun, and which one it is: what its tag is made of. The rest moves by itself. */
-const SET: Record<string, readonly string[]> = {
+/** Fields that identify and configure an object, which its tag covers. All other fields change on their own. */
+const GUARDED_FIELDS: Record<string, readonly string[]> = {
   disks: ['path', 'spare'],
   pools: ['id', 'policy'],
   volumes: ['id', 'size', 'policy'],
@@ -22,7 +23,7 @@ const SET: Record<string, readonly string[]> = {
   receivers: ['way', 'trust', 'least', 'gather', 'remind', 'has_secret'],
   users: ['role', 'second_factor', 'password_set'],
 };
-/** How a setting is called where it is shown. */
+/** Labels of settings in a conflict; others are shown by their key. */
 const SETTING_LABELS: Record<string, string> = {
   networks: 'Allowed addresses',
   chap_user: 'CHAP name',
@@ -43,16 +44,16 @@ const SETTING_LABELS: Record<string, string> = {
   advertise: 'Advertised address',
 };
 
-/** A value as people read it. */
-function said(value: unknown): string {
+/** Value as text for a conflict. */
+function valueText(value: unknown): string {
   if (value === undefined || value === null || value === '' || (Array.isArray(value) && !value.length)) return 'none';
-  if (Array.isArray(value)) return value.map(said).join(', ');
+  if (Array.isArray(value)) return value.map(valueText).join(', ');
   return typeof value === 'object' ? JSON.stringify(value) : String(value);
 }
 
-/** Each value that differs, by its path. */
+/** Differing values, by path. */
 function differences(was: unknown, is: unknown, path: string[] = []): { path: string[]; was: unknown; is: unknown }[] {
-  const isObject = (one: unknown): one is Thing => typeof one === 'object' && one !== null && !Array.isArray(one);
+  const isObject = (one: unknown): one is ApiObject => typeof one === 'object' && one !== null && !Array.isArray(one);
   if (isObject(was) && isObject(is))
     return [...new Set([...Object.keys(was), ...Object.keys(is)])].flatMap((key) =>
       differences(was[key], is[key], [...path, key]),
@@ -60,98 +61,101 @@ function differences(was: unknown, is: unknown, path: string[] = []): { path: st
   return JSON.stringify(was ?? null) === JSON.stringify(is ?? null) ? [] : [{ path, was, is }];
 }
 
-/** A tag that nothing has: the array then refuses the change, and says who made the other one. */
+/** Tag that never matches: the array refuses the change and names the author of the other one. */
 const OUTDATED = '"outdated"';
 
 export class EditGuard {
-  private base: Thing;
-  private now: Promise<{ value: Thing; tag: string } | Problem>;
+  private base: ApiObject;
+  private latest: Promise<{ value: ApiObject; tag: string } | Problem>;
 
-  /** What is shown at this moment, of what is at this path of the API. */
+  /** Takes the displayed state of the object at an API path. */
   constructor(
     private readonly path: string,
     shown: object,
   ) {
-    this.base = JSON.parse(JSON.stringify(this.set(shown as Thing))) as Thing;
-    this.now = this.look();
+    this.base = JSON.parse(JSON.stringify(this.guardedFields(shown as ApiObject))) as ApiObject;
+    this.latest = this.fetch();
   }
 
-  /** Makes the change, unless what was shown is not what is. After a refusal what is now has been shown: the same change can be asked for again. */
-  async change<T>(make: (as: string) => Promise<T>, yours = ''): Promise<T> {
-    const now = await this.now;
+  /**
+   * Applies the change unless the object differs from the displayed state. After a conflict the current state counts
+   * as displayed, so that the same change can be submitted again.
+   */
+  async change<T>(apply: (as: string) => Promise<T>, input = ''): Promise<T> {
+    const now = await this.latest;
     if (now instanceof Problem) {
-      this.now = this.look();
+      this.latest = this.fetch();
       throw now;
     }
     try {
-      return await make(differences(this.base, this.set(now.value)).length ? OUTDATED : now.tag);
+      return await apply(differences(this.base, this.guardedFields(now.value)).length ? OUTDATED : now.tag);
     } catch (error) {
       if (!(error instanceof Problem) || error.status !== 412) throw error;
-      throw await this.conflict(error, yours);
+      throw await this.conflict(error, input);
     }
   }
 
-  /** The same for a change that takes no tag: it is only looked whether the thing is still what was shown. */
-  async still<T>(make: () => Promise<T>): Promise<T> {
-    const { value } = await getWithTag<Thing>(this.path);
-    if (differences(this.base, this.set(value)).length)
+  /** Variant for API calls without a tag: compares the state before the call, which leaves a short race. */
+  async changeUntagged<T>(apply: () => Promise<T>): Promise<T> {
+    const { value } = await getWithTag<ApiObject>(this.path);
+    if (differences(this.base, this.guardedFields(value)).length)
       throw await this.conflict(new Problem(412, 'BY-1207', 'the object changed after it was opened', ''), '');
-    return make();
+    return apply();
   }
 
-  private async conflict(problem: Problem, yours: string): Promise<Problem> {
-    const now = await this.look();
+  private async conflict(problem: Problem, input: string): Promise<Problem> {
+    const now = await this.fetch();
     if (now instanceof Problem) return now;
-    const is = this.set(now.value);
-    const other = this.base.id !== undefined && is.id !== this.base.id;
+    const is = this.guardedFields(now.value);
+    const replaced = this.base.id !== undefined && is.id !== this.base.id;
     const changes = differences(this.base, is).map(({ path, was, is: now }) => ({
       what: SETTING_LABELS[path.at(-1)!] ?? humanize(path.slice(path[0] === 'policy' ? 1 : 0).join(' ')),
-      was: said(was),
-      is: said(now),
+      was: valueText(was),
+      is: valueText(now),
     }));
-    // Another thing of the same name is never taken for the one that was shown.
-    if (!other) {
+    // A different object of the same name must never replace the displayed one.
+    if (!replaced) {
       this.base = is;
-      this.now = Promise.resolve(now);
+      this.latest = Promise.resolve(now);
     }
     const conflict = new Problem(412, problem.code, problem.message, '');
-    conflict.conflict = { changes, other, yours };
+    conflict.conflict = { changes, replaced, input };
     return conflict;
   }
 
-  private look(): Promise<{ value: Thing; tag: string } | Problem> {
-    return getWithTag<Thing>(this.path).catch((error: unknown) => {
+  private fetch(): Promise<{ value: ApiObject; tag: string } | Problem> {
+    return getWithTag<ApiObject>(this.path).catch((error: unknown) => {
       if (error instanceof Problem) return error;
       throw error;
     });
   }
 
-  private set(thing: Thing): Thing {
-    const keys = SET[this.path.split('/')[1]!] ?? [];
+  private guardedFields(thing: ApiObject): ApiObject {
+    const keys = GUARDED_FIELDS[this.path.split('/')[1]!] ?? [];
     return Object.fromEntries(keys.filter((key) => key in thing).map((key) => [key, thing[key]]));
   }
 }
 
-/** What was shown of the thing whose fields are on a page: remembered when the first of them is touched, until its change is made. */
+/** EditGuard for fields on a page: the state is taken when editing begins and kept until the change is applied. */
 export class FieldGuard {
   private guard: EditGuard | undefined;
-  /** A field is filled in; what is shown then is what the change is judged by. */
+  /** Takes the displayed state at the first edit; later edits keep it. */
   begin(path: string, shown: object | undefined): void {
     if (shown) this.guard ??= new EditGuard(path, shown);
   }
-  /** Nothing is filled in any more. */
+  /** Discards the state after the edits were discarded. */
   reset(): void {
     this.guard = undefined;
   }
-  /** Makes the change, and forgets what was shown once it is made. */
-  async change<T>(path: string, shown: object, make: (as: string) => Promise<T>, yours = ''): Promise<T> {
+  /** Applies the change; on success the state is discarded. */
+  async change<T>(path: string, shown: object, apply: (as: string) => Promise<T>, input = ''): Promise<T> {
     this.begin(path, shown);
-    const done = await this.guard!.change(make, yours);
+    const done = await this.guard!.change(apply, input);
     this.reset();
     return done;
   }
 }
 
-/** A change by one press: what is shown is what it is judged by. */
-export const guarded = <T>(path: string, shown: object, make: (as: string) => Promise<T>): Promise<T> =>
-  new EditGuard(path, shown).change(make);
+/** Change by a button: guarded by the state displayed at the click. */
+export const guarded = <T>(path: string, shown: object, apply: (as: string) => Promise<T>): Promise<T> =>
+  new EditGuard(path, shown).change(apply);

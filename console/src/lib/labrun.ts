@@ -1,4 +1,5 @@
-// A run file of the lab (format 1), as far as it is shown: what came out of each point, the median of its rounds.
+// Parser of the run files of `blockyard lab` (format 1): the displayed values of each point are medians over its
+// rounds.
 
 interface Tally {
   commands: number;
@@ -44,7 +45,7 @@ const median = (values: number[]): number => {
   return sorted.length === 0 ? 0 : sorted.length % 2 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2;
 };
 
-/** The time in microseconds that this part of the commands took no longer than. */
+/** Latency quantile in microseconds; `part` is 0.5 for p50. */
 function quantile(sample: Sample, part: number): number {
   const buckets = [...sample.reads.latency.buckets, ...sample.writes.latency.buckets].sort(([a], [b]) => a - b);
   const all = buckets.reduce((sum, [, n]) => sum + n, 0);
@@ -56,7 +57,7 @@ function quantile(sample: Sample, part: number): number {
   return 0;
 }
 
-/** What the text of a run file says. Throws a sentence where it is none. */
+/** Parses a run file. Throws an Error with a message for the user. */
 export function parseRun(text: string): Run {
   let run: RunFile;
   try {

@@ -1,15 +1,15 @@
-// What moves: once a second, how much everything does. It comes as a stream of moments; where the daemon has none, counters
-// are asked for and become rates here. The rest of the console knows only this module.
+// Live rates, one sample per second, from the event stream of the daemon. Without the stream, rates are computed from
+// polled counters. Other modules see no difference, except that latencies need the stream.
 
 import { disks, events, sessions, status, volumes } from './resources.svelte';
 import type { Event } from './types';
 
-/** How much is kept: five minutes. */
+/** Samples kept per object: five minutes. */
 const SAMPLES_MAX = 300;
-/** Rows of a column of the heat map: below 8 µs, below 16 µs, and so on. */
+/** Latency buckets of a sample: below 8 µs, below 16 µs, and so on. */
 export const ROWS = 24;
 
-/** One second of something. Rates are per second, bytes in bytes, times in microseconds. Times and rows only where they are known. */
+/** One sample. Rates are per second, sizes in bytes, latencies in microseconds; latencies and buckets only if known. */
 export interface Sample {
   at: number;
   reads: number;
@@ -23,7 +23,7 @@ export interface Sample {
   rows?: number[];
 }
 
-/** What something does: its seconds, and the last of them. */
+/** Samples of an object with the totals of the latest one. */
 export interface LiveRates {
   seconds: Sample[];
   last: Sample | undefined;
@@ -42,7 +42,7 @@ interface Totals {
 
 const IDLE = { reads: 0, writes: 0, readBytes: 0, writtenBytes: 0, busy: 0, waitUs: 0 };
 
-/** Rates of one thing, the latest last. */
+/** Samples of one object, latest last. */
 class Rates {
   seconds: Sample[] = [];
   private before: (Totals & { at: number }) | undefined;
@@ -73,7 +73,7 @@ class Rates {
     });
   }
 
-  /** As it is now: another object every time, so that whoever shows it is drawn again. */
+  /** Returns a new object each time, so that Svelte renders it again. */
   now(): LiveRates {
     const last = this.seconds.at(-1);
     return {
@@ -85,7 +85,7 @@ class Rates {
   }
 }
 
-/** What a stream says once a second. What stood still is not in its lists. */
+/** Message of the event stream, once per second. Idle objects are omitted. */
 interface Counters {
   reads: number;
   writes: number;
@@ -112,7 +112,7 @@ interface StreamSample {
   }[];
 }
 
-/** What a slow volume waits for. */
+/** Bottleneck of a slow volume, as determined by the daemon. */
 export type Bottleneck =
   | { kind: 'iops_limit'; iops: number }
   | { kind: 'bandwidth_limit'; bandwidth: number }
@@ -121,11 +121,11 @@ export type Bottleneck =
   | { kind: 'lost'; pool: string };
 
 class Live {
-  /** Goes up whenever something has moved: whoever reads it is drawn again. */
+  /** Increases with every new sample; reading it subscribes a component to updates. */
   tick = $state(0);
-  /** True while moments come by themselves. */
+  /** True while the event stream is connected. */
   streaming = $state(false);
-  /** What slow volumes wait for, by their names; the slowest first. */
+  /** Bottlenecks of slow volumes by volume name, slowest first. */
   bottlenecks = $state.raw<Map<string, Bottleneck>>(new Map());
   private readonly total = new Rates();
   private readonly volumes = new Map<string, Rates>();
@@ -147,7 +147,7 @@ class Live {
           readBytes: counters.read_bytes,
           writtenBytes: counters.written_bytes,
         };
-        of(this.volumes, name).count(now, counted);
+        ratesOf(this.volumes, name).count(now, counted);
         for (const key of Object.keys(sum) as (keyof typeof sum)[]) sum[key] += counted[key];
       }
       this.total.count(now, sum);
@@ -161,7 +161,7 @@ class Live {
       if (this.streaming) return;
       const now = performance.now();
       for (const { name, path, counters: c } of list) {
-        of(this.disks, name ?? path).count(now, {
+        ratesOf(this.disks, name ?? path).count(now, {
           reads: c.reads,
           writes: c.writes,
           readBytes: c.read_bytes,
@@ -180,7 +180,7 @@ class Live {
       if (this.streaming) return;
       const now = performance.now();
       for (const s of list)
-        of(this.sessions, s.id).count(now, {
+        ratesOf(this.sessions, s.id).count(now, {
           reads: s.commands,
           writes: 0,
           readBytes: s.read_bytes,
@@ -197,7 +197,7 @@ class Live {
     this.listen();
   }
 
-  /** What the volume does; nothing yet when nobody has told. Drawn again every second. */
+  /** Rates of a volume, empty before the first sample. */
   volume(name: string): LiveRates {
     void this.tick;
     return (this.volumes.get(name) ?? NO_RATES).now();
@@ -231,7 +231,7 @@ class Live {
     source.onerror = () => {
       this.streaming = false;
       for (const resource of [volumes, disks, sessions]) resource.slowdown = 1;
-      // A stream that breaks is taken up again by the browser; one that was refused is not, and is tried later.
+      // The browser reconnects a broken stream, but not a refused one: retry that later.
       if (source.readyState === EventSource.CLOSED) setTimeout(() => this.listen(), 30_000);
     };
   }
@@ -277,9 +277,9 @@ class Live {
 
 const NO_RATES = new Rates();
 
-/** A second for each: what is not mentioned stood still. What has stood still all the time that is kept is forgotten. */
+/** Adds one sample per object, idle if not mentioned. Objects that were idle for all kept samples are removed. */
 function addSamples<K>(map: Map<K, Rates>, at: number, samples: Map<K, Sample>): void {
-  for (const key of samples.keys()) of(map, key);
+  for (const key of samples.keys()) ratesOf(map, key);
   for (const [key, rates] of map) {
     const second = samples.get(key);
     rates.add(second ?? { at, ...IDLE });
@@ -287,7 +287,7 @@ function addSamples<K>(map: Map<K, Rates>, at: number, samples: Map<K, Sample>):
   }
 }
 
-function of<K>(map: Map<K, Rates>, key: K): Rates {
+function ratesOf<K>(map: Map<K, Rates>, key: K): Rates {
   let rates = map.get(key);
   if (!rates) map.set(key, (rates = new Rates()));
   return rates;

@@ -1,9 +1,9 @@
-// A problem of the array, and the page where it is put right.
+// Problems of the array and the pages that fix them.
 
 import type { Pool, StatusProblem } from './types';
 import { to } from './route.svelte';
 
-/** Where the console helps with it; none where only the command does. */
+/** Link to the page that fixes the problem; undefined if only the command line can. */
 export function remedyLink(
   problem: { subject: string; action: string },
   pools: Pool[],
@@ -21,10 +21,10 @@ export function remedyLink(
   return undefined;
 }
 
-/** The command in a text, if there is one. */
+/** The `blockyard` command in a text, if any. */
 export const commandIn = (text: string): string | undefined => /blockyard [a-z].*$/.exec(text)?.[0];
 
-/** True where the problem is about the pool, its log, one of its volumes or one of its disks. */
+/** True if the problem concerns the pool, its log device, one of its volumes or one of its disks. */
 export function concernsPool({ subject }: { subject: string }, name: string, pools: Pool[]): boolean {
   const members =
     pools.find((pool) => pool.name === name)?.groups.flatMap((group) => group.members.map((member) => member.disk)) ??
@@ -37,8 +37,10 @@ export function concernsPool({ subject }: { subject: string }, name: string, poo
   );
 }
 
-/** How the pool is, in a word for its heading: what is critical goes before its redundancy, and so does whatever is wrong with a healthy
- * pool itself. The command line says the same. */
+/**
+ * State of the pool for its heading, the same as in the command line: a critical problem takes precedence over the
+ * redundancy state, and so does any problem of a healthy pool itself.
+ */
 export function poolState(pool: Pool, problems: StatusProblem[], pools: Pool[]): { state: string; text?: string } {
   const own = `pool ${pool.name}`;
   const worst = problems.find(
@@ -51,5 +53,5 @@ export function poolState(pool: Pool, problems: StatusProblem[], pools: Pool[]):
     : { state: pool.state };
 }
 
-/** True where the problem is about the volume. */
+/** True if the problem concerns the volume. */
 export const concernsVolume = ({ subject }: { subject: string }, name: string): boolean => subject === `volume ${name}`;

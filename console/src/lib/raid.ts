@@ -1,4 +1,4 @@
-// How a group of disks lies: what each level bears, how much it holds, and which chunk is where.
+// Geometry of RAID groups: redundancy, capacity and chunk placement of each level.
 
 import type { Level } from './types';
 
@@ -17,17 +17,17 @@ export function isPossible(level: Level, members: number): boolean {
   return members >= LEAST[level] && (level !== 'raid10' || members % 2 === 0);
 }
 
-/** How many members hold data. */
+/** Number of members that hold data, without parity and mirrors. */
 export function dataMembers(level: Level, members: number): number {
   return { raid0: members, raid1: 1, raid5: members - 1, raid6: members - 2, raid10: members / 2 }[level];
 }
 
-/** How many members any of which may be lost. */
+/** Number of arbitrary member failures that the group survives. */
 export function failuresTolerated(level: Level, members: number): number {
   return { raid0: 0, raid1: members - 1, raid5: 1, raid6: 2, raid10: 1 }[level];
 }
 
-/** What is chosen for so many disks unless somebody chooses otherwise. */
+/** Default level for a number of disks. */
 export function defaultLevel(members: number): Level {
   if (members >= 6) return 'raid6';
   if (members >= 3) return members === 4 ? 'raid6' : 'raid5';
@@ -36,7 +36,10 @@ export function defaultLevel(members: number): Level {
 
 export type Chunk = { kind: 'data'; index: number } | { kind: 'copy'; index: number } | { kind: 'p' } | { kind: 'q' };
 
-/** Rows of chunks, a column for each member: P of stripe 0 lies on the last member, and moves one to the front with every stripe. */
+/**
+ * Chunk placement, one row per stripe and one column per member. P of stripe 0 is on the last member and moves one
+ * member to the left with each stripe (left-symmetric).
+ */
 export function stripes(level: Level, members: number, rows: number): Chunk[][] {
   const data = dataMembers(level, members);
   return Array.from({ length: rows }, (_, row) => {

@@ -1,4 +1,4 @@
-// What a session is to the reservations of volumes: the same words as `blockyard session list` prints.
+// Reservations of a session as text, the same as in `blockyard session list`.
 
 import type { Session } from './types';
 

@@ -1,4 +1,4 @@
-// What the daemon says of each noun, asked again while somebody looks.
+// Cached API resources, polled while a component uses them.
 
 import { onMount } from 'svelte';
 import { poll, pollPage, Problem } from './api';
@@ -25,21 +25,21 @@ import type {
   Volume,
 } from './types';
 
-/** Rows of the first page of a list, which are soon there, and of each that follows: the most that the array gives at once. */
+/** Page sizes: a small first page that loads quickly, then the maximum of the API. */
 const FIRST_PAGE = 500;
 const PAGE = 10_000;
 
-/** One noun: its latest answer, and the latest refusal if there was one. */
+/** One API resource: its latest value, and the latest error if any. */
 export class Resource<T> {
   value = $state.raw<T | undefined>();
   problem = $state.raw<Problem | undefined>();
-  /** So many times less often: what moves is told otherwise. */
+  /** Factor on the polling interval while the event stream delivers the changes. */
   slowdown = 1;
-  /** The first page of a list that comes in several, until all of it is there. */
+  /** First page of a list, until the other pages are loaded. */
   first = $state.raw<T | undefined>();
-  /** How many there are, also while they are still coming. */
+  /** Total number of items, known from the first page on. */
   total = $state(0);
-  /** Not reactive: an effect that asks for a list must not run again because the list has come. */
+  /** Not reactive: an effect that loads a list must not run again when the list arrives. */
   private loaded = false;
   private users = 0;
   private running: Promise<void> | undefined;
@@ -54,7 +54,7 @@ export class Resource<T> {
     all.push(this as Resource<unknown>);
   }
 
-  /** It is asked for at once, and kept fresh as long as the calling component lives. */
+  /** Loads the resource and polls it during the lifetime of the calling component. */
   use(): void {
     onMount(() => {
       this.users += 1;
@@ -65,18 +65,18 @@ export class Resource<T> {
     });
   }
 
-  /** It is kept fresh from now on. */
+  /** Loads the resource and polls it from now on. */
   keep(): void {
     this.users += 1;
     void this.refresh();
   }
 
-  /** `then` hears every answer. */
+  /** Calls `then` with every new value. */
   subscribe(then: (value: T) => void): void {
     this.subscribers.push(then);
   }
 
-  /** Asks for it, unless it is being asked for. */
+  /** Loads the resource; joins a request that is running. */
   refresh(): Promise<void> {
     this.running ??= this.load().finally(() => {
       this.running = undefined;
@@ -84,7 +84,7 @@ export class Resource<T> {
     return this.running;
   }
 
-  /** Asks for it after a change: what was asked for before that may be as it was. */
+  /** Loads the resource after a change: a request that was already running may return the old state. */
   async reload(): Promise<void> {
     await this.running;
     await this.refresh();
@@ -100,13 +100,13 @@ export class Resource<T> {
       if (!(error instanceof Problem)) throw error;
       this.problem = error;
     } finally {
-      // A long list is asked for less often.
+      // Long lists are polled less often.
       const long = Array.isArray(this.value) && this.value.length > 500 ? 5 : 1;
       this.due = seconds + this.everySeconds * Math.max(long, this.slowdown);
     }
   }
 
-  /** All of the list, page by page: no answer is longer than a page, and the first rows are there before the last. */
+  /** Loads a list page by page, so that responses stay bounded and the first rows appear early. */
   private async pages(): Promise<T> {
     const all: unknown[] = [];
     let cursor: string | undefined;
@@ -130,7 +130,7 @@ export class Resource<T> {
 const all: Resource<unknown>[] = [];
 let seconds = 0;
 let mayPoll = false;
-/** Whether somebody is signed in: nothing is asked before. */
+/** Enables polling after sign-in. */
 export function allowPolling(may: boolean): void {
   mayPoll = may;
 }
@@ -162,10 +162,10 @@ export const receivers = new Resource<Receiver[]>('/receivers', 5, true);
 export const findings = new Resource<Finding[]>('/findings', 15);
 export const events = new Resource<Event[]>('/events?limit=300', 2);
 
-/** One of a long list, asked for by itself while the list is still coming. */
+/** One object of a long list, loaded on its own while the list is loading. */
 export class Single<T> {
   value = $state.raw<T | undefined>();
-  /** True when there is none of this name. */
+  /** True if no object has this name. */
   missing = $state(false);
 
   constructor(list: Resource<T[]>, path: string) {
@@ -182,7 +182,7 @@ export class Single<T> {
   }
 }
 
-/** After a change: what it may have moved is asked for at once. */
+/** Reloads the resources that a change may have affected. */
 export async function reload(...resources: { reload(): Promise<void> }[]): Promise<void> {
   await Promise.all(resources.map((resource) => resource.reload()));
 }

@@ -1,5 +1,5 @@
-// A box that is larger inside than outside says so at the edge where it is cut (`data-cut`), and can be reached with the keyboard, so
-// that its arrows scroll it.
+// Svelte action for scrollable boxes: marks the clipped edges (`data-cut`) and makes the box focusable while it can
+// scroll, so that arrow keys work.
 
 export function scrollable(box: HTMLElement): { destroy(): void } {
   const look = () => {

@@ -1,4 +1,4 @@
-// Who we are to the daemon. Over its Unix socket nobody has to say; over HTTPS somebody signs in.
+// Login state of the console. The Unix socket needs no login; HTTPS requires one.
 
 import { get, onSignedOut, post, Problem, remove, setCsrf } from './api';
 import { clock, duration } from './format';
@@ -8,20 +8,23 @@ import type { Me, Role } from './types';
 const ROLES: Role[] = ['viewer', 'operator', 'admin'];
 
 class SessionState {
-  /** `asking` at first; `local` where no session is needed; `welcome` where a one-time link was opened. */
+  /**
+   * `loading`: not known yet; `local`: no login needed; `unreachable`: no response; `welcome`: opened by a one-time
+   * link.
+   */
   state = $state<'loading' | 'local' | 'in' | 'out' | 'unreachable' | 'welcome'>('loading');
   me = $state.raw<Me | undefined>();
   problem = $state.raw<Problem | undefined>();
-  /** Why the login ended while the console was open. The pages stay as they are below the form that asks for another one. */
+  /** Reason why the login ended while pages were open. The pages keep their input below the sign-in dialog. */
   expired = $state<string | undefined>();
-  /** What stands behind the `#` of a one-time link. */
+  /** Secret of the one-time link, from the fragment of its address. */
   link = '';
 
   async start(): Promise<void> {
     onSignedOut(() => this.expire());
     if (location.pathname === '/welcome' && /^#[0-9a-f]{16,}$/.test(location.hash)) {
       this.link = location.hash.slice(1);
-      route.home(); // so that it stays in no history
+      route.home(); // keeps the secret out of the browser history
       this.state = 'welcome';
       return;
     }
@@ -39,7 +42,7 @@ class SessionState {
     }
   }
 
-  /** Somebody is there: a login does not end while one reads, though pages ask by themselves only. */
+  /** Extends the login on user activity, at most once a minute: background polling does not extend it. */
   async keepAlive(): Promise<void> {
     if (this.state !== 'in' || Date.now() - this.lastActivity < 60_000) return;
     if (this.expired !== undefined) return;
@@ -57,7 +60,7 @@ class SessionState {
   }
   private lastActivity = Date.now();
 
-  /** The login is over, and nobody has ended it here. What is filled in stays. */
+  /** Handles a login that was ended by the array; the input on the pages is kept. */
   private expire(): void {
     if (this.state !== 'in' || !this.me) {
       if (this.state !== 'local') this.state = 'out';
@@ -75,13 +78,13 @@ class SessionState {
   async signIn(name: string, password: string, code: string): Promise<void> {
     const before = this.expired === undefined ? undefined : this.me?.name;
     this.enter(await post<Me>('/session', { name, password, ...(code ? { code } : {}) }));
-    // What one user has filled in is not another's to see or to send.
+    // Input of one user must not be visible to, or be submitted by, another.
     if (before !== undefined && before !== this.me?.name) location.reload();
     this.lastActivity = Date.now();
   }
 
-  /** The one-time link is used: its user has this password, and is signed in. */
-  async useLink(name: string, password: string): Promise<void> {
+  /** Redeems the one-time link: sets the password of its user and signs in. */
+  async redeemLink(name: string, password: string): Promise<void> {
     this.enter(await post<Me>('/session/link', { token: this.link, password, ...(name ? { name } : {}) }));
   }
 
@@ -92,8 +95,8 @@ class SessionState {
     this.me = undefined;
   }
 
-  /** True when this role is enough for it. */
-  may(least: Role): boolean {
+  /** True if the role of the user is at least `least`. */
+  hasRole(least: Role): boolean {
     return !this.me || ROLES.indexOf(this.me.role) >= ROLES.indexOf(least);
   }
 

@@ -1,4 +1,4 @@
-// Light, dark, or as the machine has it. Kept in the browser.
+// Color theme: light, dark or system default, stored in the browser.
 
 export type Theme = 'auto' | 'light' | 'dark';
 const KEY = 'blockyard.theme';
@@ -11,7 +11,7 @@ class Themes {
       const kept = localStorage.getItem(KEY);
       if (kept === 'light' || kept === 'dark') this.choose(kept);
     } catch {
-      /* a browser that keeps nothing starts with auto */
+      /* without storage the theme starts as auto */
     }
   }
 

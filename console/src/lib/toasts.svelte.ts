@@ -1,4 +1,4 @@
-// Short toasts of what was done, read out by screen readers and gone after a while.
+// Notifications about finished changes, announced by screen readers and removed after 6 seconds.
 
 class Toasts {
   list = $state<{ id: number; text: string }[]>([]);

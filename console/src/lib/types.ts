@@ -1,5 +1,4 @@
-// What the API answers, by the names that the console uses. The shapes come from the API's own description:
-// `npm run types` makes schema.d.ts of it.
+// Names of the API types in the console. `npm run types` generates schema.d.ts from the OpenAPI document.
 
 import type { components } from './schema';
 
