@@ -1,4 +1,4 @@
-// What every test needs: a browser, a page that complains, the command line and other people's initiators.
+// Test harness: browsers, pages that record errors, the command line and third-party initiators.
 import { execFile, execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
@@ -11,12 +11,12 @@ export const { BLOCKYARD, SOCKET, PORTAL, SCRATCH, ADDRESS, WEB } = process.env;
 export const shots = new URL('shots/', import.meta.url).pathname;
 mkdirSync(shots, { recursive: true });
 
-/** True in Debian's Firefox, as Debian has it: it is driven by WebDriver BiDi. */
+/** True in Debian's unmodified Firefox, which is driven by WebDriver BiDi. */
 export const inFirefox = process.env.BROWSER === 'firefox';
-/** Where a Firefox keeps files. */
+/** Download folder of Firefox. */
 export const kept = `${SCRATCH}/kept`;
 const browsers = new Map();
-/** The browser. A Firefox has its theme from its settings, so there is one for each. */
+/** Browser of a color scheme. Firefox takes the theme from its preferences, so it needs one instance per theme. */
 async function browserFor(colorScheme) {
   const kind = inFirefox ? colorScheme : 'chromium';
   if (!browsers.has(kind)) browsers.set(kind, inFirefox
@@ -26,22 +26,22 @@ async function browserFor(colorScheme) {
 }
 console.log(`        ${inFirefox ? 'Firefox' : 'Chromium'} ${(await browserFor('light')).version()}`);
 
-/** What browsers complained about, on any page; a test run with one has failed. */
+/** Errors of the browser on any page; one of them fails the run. */
 export const complaints = [];
 
 const dist = new URL('../../console/dist/', import.meta.url).pathname;
 const fresh = (path) => (path.includes('.') && existsSync(dist + path.slice(1)) ? dist + path.slice(1) : `${dist}index.html`);
 
-/** The driver puts this into a page before it takes a picture; that the policy of the console forbids even that is no complaint. */
+/** Style that the driver injects for screenshots; its CSP violation is expected. */
 const driversOwn = createHash('sha256').update('body {}').digest('base64');
 
-/** A new browser window. What is not there in a daemon without users is no complaint. */
+/** Opens a page in a new context. 404s of a daemon without users are expected. */
 export async function open(options = {}) {
   const browser = await browserFor(options.colorScheme ?? 'light');
   const context = await browser.newContext({ viewport: { width: 1360, height: 850 }, reducedMotion: 'reduce', ...options });
   const page = await context.newPage();
   page.setDefaultTimeout(15_000);
-  // FRESH=1: the console as it is built now, and not as it was built into the program.
+  // FRESH=1: serve console/dist instead of the files embedded in the program.
   if (WEB && process.env.FRESH) await page.route((url) => url.href.startsWith(WEB) && !url.pathname.startsWith('/api/'), (to) => to.fulfill({ path: fresh(new URL(to.request().url()).pathname) }));
   page.on('pageerror', (error) => { if (!(inFirefox && error.message.includes(`'sha256-${driversOwn}'`))) complaints.push(`${page.url()}: ${error.message}`); });
   page.on('console', (message) => {
@@ -57,11 +57,11 @@ export async function go(page, path) {
   await page.locator('#page-title').waitFor();
 }
 
-/** Every page, as what its picture is called and its path. */
+/** Every page: name of its screenshot and path. */
 export const pages = { dashboard: '', start: 'start', pools: 'pools', pool: 'pools/tank', disk: 'disks/d0', replace: 'replace/d0', volumes: 'volumes', volume: 'volumes/tank/vm1', hosts: 'hosts', host: 'hosts/web', network: 'sessions', alerts: 'alerts', events: 'events', audit: 'events?tab=audit', lab: 'lab', settings: 'settings', 'settings-hosts': 'settings?tab=hosts', 'settings-alerts': 'settings?tab=alerts', 'settings-users': 'settings?tab=users', 'settings-config': 'settings?tab=config', none: 'nowhere' };
 export const widths = { phone: [390, 844], desk: [1360, 850], wall: [2560, 1300] };
 
-/** What the command line says, as JSON. */
+/** JSON output of the command line. */
 export function cli(...words) {
   const text = execFileSync(BLOCKYARD, ['--socket', SOCKET, '-o', 'json', ...words], { encoding: 'utf8', maxBuffer: 1 << 28 });
   const answer = JSON.parse(text);
@@ -70,15 +70,15 @@ export function cli(...words) {
 
 const run = promisify(execFile);
 
-/** qemu's own initiator does this to the unit. Throws when a pattern is not there. */
+/** Runs qemu-io commands on the LUN with qemu's initiator. Throws if a pattern does not match. */
 export async function qemuIo(iqn, initiator, ...commands) {
   const image = `driver=raw,file.driver=iscsi,file.transport=tcp,file.portal=${PORTAL},file.target=${iqn},file.lun=0,file.initiator-name=${initiator}`;
   const { stdout } = await run('qemu-io', ['--image-opts', image, ...commands.flatMap((command) => ['-c', command])], { timeout: 30_000 });
   if (/verification failed|error/i.test(stdout)) throw new Error(stdout);
 }
 
-/** A stranger tries to log in. */
-export async function knock(initiator) {
+/** Attempts a login as an initiator. */
+export async function attemptLogin(initiator) {
   await run('iscsi-ls', ['-i', initiator, `iscsi://${PORTAL}/`], { timeout: 10_000 }).catch(() => {});
 }
 
@@ -86,7 +86,7 @@ export function same(is, wanted, what) {
   if (is !== wanted) throw new Error(`${what}: ${JSON.stringify(is)}, and not ${JSON.stringify(wanted)}`);
 }
 
-/** Waits until this is so. */
+/** Waits until the condition holds. */
 export async function until(what, holds, seconds = 30) {
   for (let i = 0; i < seconds * 4; i += 1) {
     if (await holds()) return;
@@ -95,16 +95,16 @@ export async function until(what, holds, seconds = 30) {
   throw new Error(`it was never so that ${what}`);
 }
 
-/** No rule of WCAG 2.2 A and AA, nor of good practice, is broken that axe can judge. */
+/** Checks the WCAG 2.2 A and AA and best-practice rules of axe. */
 export async function accessible(page, name) {
   const { violations } = await new AxeBuilder({ page }).withTags(['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']).analyze();
   if (violations.length) throw new Error(`${name}: ${violations.map(({ id, help, nodes }) => `${id} (${help}): ${nodes.slice(0, 3).map((node) => node.target.join(' ')).join(', ')}`).join('; ')}`);
 }
 
-/** Roles that are nothing to whoever does not see them, unless they have a name. */
+/** Roles that need an accessible name. */
 const NAMED = new Set(['button', 'link', 'textbox', 'searchbox', 'spinbutton', 'combobox', 'listbox', 'checkbox', 'radio', 'switch', 'slider', 'meter', 'progressbar', 'dialog', 'navigation', 'table', 'grid', 'columnheader', 'image', 'heading']);
 
-/** What a screen reader is given is enough: everything has a name, tables have heads, headings leave no level out, and what moves by itself is told. The tree is kept beside the pictures. */
+/** Checks the accessibility tree: names, table headers, heading levels and live regions. The tree is saved beside the screenshots. */
 export async function readable(page, name) {
   const asked = await page.context().newCDPSession(page);
   const { nodes } = await asked.send('Accessibility.getFullAXTree');
@@ -124,7 +124,7 @@ export async function readable(page, name) {
   const levels = tree.filter((one) => one.role === 'heading').map((one) => one.has.level);
   if (levels.filter((level) => level === 1).length !== 1 || levels.some((level, i) => level > (levels[i - 1] ?? 0) + 1)) wrong.push(`headings of levels ${levels.join(' ')}`);
   if (!tree.some((one) => one.role === 'main')) wrong.push('no main part');
-  if (!tree.some((one) => one.has.live === 'polite' && one.name === 'What was done')) wrong.push('nothing says what was done');
+  if (!tree.some((one) => one.has.live === 'polite' && one.name === 'Notifications')) wrong.push('no notifications');
   if (wrong.length) throw new Error(`${name}: ${[...new Set(wrong)].join(', ')}`);
   return tree;
 }
@@ -134,7 +134,7 @@ export async function fits(page, name) {
   if (over > 0) throw new Error(`${name} is ${over} pixels wider than its window`);
 }
 
-/** How long a page takes from its address to the frame that shows the text, as the browser itself measures it: what is spent on telling the driver is not the console's. */
+/** Time from navigation to the frame that shows the text, measured inside the browser to exclude the driver. */
 export const opens = (other, path, text) => other.evaluate(([path, text]) => new Promise((done, never) => {
   setTimeout(() => never(new Error(`${path} does not show ${text}`)), 20_000);
   const begun = performance.now();
@@ -150,11 +150,11 @@ export const opens = (other, path, text) => other.evaluate(([path, text]) => new
   location.hash = `#/${path}`;
 }), [path, text]);
 
-/** Each of the pages, as its path and a text that it shows, is there within so many milliseconds. */
+/** Checks that each page (path and a text on it) opens within `within` milliseconds. */
 export async function quick(page, paths, within) {
   const slow = [];
   for (const [path, text] of paths) {
-    // The best of three: what else the machine does is not the console's.
+    // Best of three, to exclude other load on the machine.
     let took = Infinity;
     for (let i = 0; i < 3 && took > within; i += 1) {
       if (i) { await go(page, ''); await page.reload(); await page.getByText('Capacity').waitFor(); }
@@ -168,7 +168,7 @@ export async function quick(page, paths, within) {
 }
 
 let failed = 0;
-/** One test. What comes after it runs all the same. */
+/** Runs one test; later tests run even if it fails. */
 export async function test(name, body) {
   const begun = Date.now();
   try {

@@ -1,4 +1,4 @@
-// Takes a picture of every page: both themes, phone, desk and wall. For people who change the console and want to look.
+// Takes a screenshot of every page in both themes and three sizes, for review after a change.
 //   node look.mjs http://127.0.0.1:8088/ FOLDER [PAGE…]
 import { mkdirSync } from 'node:fs';
 import { chromium } from 'playwright-core';

@@ -1,7 +1,7 @@
-// Every page of the console, over an array that is there and has many volumes, hosts and sessions (cargo xtask crowd --many).
+// Opens every page on a running array with many volumes, hosts and sessions (cargo xtask crowd --many).
 import { accessible, cli, ended, go, open, quick, test } from './harness.mjs';
 
-/** What each page may take to open. */
+/** Time limit to open a page. */
 const WITHIN_MS = 1000;
 
 await test('every page of this array opens within a second', async () => {
@@ -12,9 +12,9 @@ await test('every page of this array opens within a second', async () => {
   const [{ name: firstVolume }] = cli('volume', 'list');
   const [{ name: firstHost }] = cli('host', 'list');
   const [{ host: oldest }] = cli('session', 'list');
-  await quick(page, [['volumes', firstVolume], ['hosts', firstHost], ['sessions', oldest], ['pools', 'Disks'], ['pools/tank', 'Layout'], ['start', 'The host'],
+  await quick(page, [['volumes', firstVolume], ['hosts', firstHost], ['sessions', oldest], ['pools', 'Disks'], ['pools/tank', 'Layout'], ['start', 'Host'],
     [`volumes?search=${volume}`, volume], [`hosts?search=${host}`, host], [`sessions?search=${host}`, host],
-    [`volumes/${volume}`, 'Size and space'], [`hosts/${host}`, 'What it sees'], ['settings', 'This node'], ['lab', 'Lab'], ['', 'Capacity']], WITHIN_MS);
+    [`volumes/${volume}`, 'Capacity'], [`hosts/${host}`, 'Presented volumes'], ['settings', 'This node'], ['lab', 'Lab'], ['', 'Capacity']], WITHIN_MS);
   await go(page, 'hosts');
   await accessible(page, 'hosts of an array with many');
 });

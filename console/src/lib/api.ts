@@ -1,104 +1,180 @@
-// One way to ask the daemon. Answers are `{"schema":1,"<noun>":…}`, refusals are problem documents (RFC 9457).
+// HTTP client of the daemon. Responses are `{"schema":1,"<noun>":…}`, errors are problem documents (RFC 9457).
 
 import type { SessionLoss } from './types';
 
 const BASE = '/api/v1';
 
-/** What another has changed meanwhile: both values of each setting, and whether it is another thing of the same name. */
-export interface Conflict { changes: { what: string; was: string; is: string }[]; other: boolean; yours: string }
+/** Conflicting change: both values of each setting, and whether another object took the name. */
+export interface Conflict {
+  changes: { what: string; was: string; is: string }[];
+  replaced: boolean;
+  input: string;
+}
 
-/** A refusal: what is wrong, what would be right, and the number that stays the same in every version. */
+/** API error: message, hint on the fix, and a code that is stable across versions. */
 export class Problem extends Error {
-  /** Where it was refused because what was shown is not what is. */
+  /** Set if the change was refused because the object differs from the displayed state. */
   conflict: Conflict | undefined;
-  constructor(readonly status: number, readonly code: string, message: string, readonly hint: string, readonly sessions: SessionLoss[] = []) {
+  constructor(
+    readonly status: number,
+    readonly code: string,
+    message: string,
+    readonly hint: string,
+    readonly sessions: SessionLoss[] = [],
+  ) {
     super(message);
   }
-  /** In one sentence, as the command line says it. */
+  /** One-line text in the format of the command line. */
   get sentence(): string {
     return `${this.message}${this.hint ? `; ${this.hint}` : ''}${this.code ? ` (${this.code})` : ''}`;
   }
 }
 
-/** What is sent along with a change, so that nobody else's page can make one. */
+/** CSRF token, sent with every change so that pages of other origins cannot make one. */
 let csrf: string | undefined;
-let whenSignedOut: (why: Problem) => void = () => {};
+let signedOutHandler: (why: Problem) => void = () => {};
 
-export function setCsrf(token: string | undefined): void { csrf = token; }
-export function onSignedOut(then: (why: Problem) => void): void { whenSignedOut = then; }
+export function setCsrf(token: string | undefined): void {
+  csrf = token;
+}
+export function onSignedOut(then: (why: Problem) => void): void {
+  signedOutHandler = then;
+}
 
-/** Whoever asks whether a change is made though sessions end or lose access. */
-let confirmed: (problem: Problem) => Promise<boolean> = () => Promise.resolve(false);
+/** Callback that confirms a change by which sessions end or lose access. */
+let confirmDisruption: (problem: Problem) => Promise<boolean> = () => Promise.resolve(false);
 
-export function onDisruption(then: (problem: Problem) => Promise<boolean>): void { confirmed = then; }
+export function onDisruption(then: (problem: Problem) => Promise<boolean>): void {
+  confirmDisruption = then;
+}
 
 export type Query = Record<string, string | number | boolean | undefined>;
 
 function address(path: string, query?: Query): string {
-  const asked = Object.entries(query ?? {}).filter(([, value]) => value !== undefined && value !== '');
-  if (asked.length === 0) return BASE + path;
-  return `${BASE}${path}?${asked.map(([key, value]) => `${key}=${encodeURIComponent(String(value))}`).join('&')}`;
+  const parameters = Object.entries(query ?? {}).filter(([, value]) => value !== undefined && value !== '');
+  if (parameters.length === 0) return BASE + path;
+  return `${BASE}${path}?${parameters.map(([key, value]) => `${key}=${encodeURIComponent(String(value))}`).join('&')}`;
 }
 
 type Document = Record<string, unknown>;
-/** How a request is sent: `background` keeps no login alive, and `as` is the tag (If-Match) that what is changed must still have. */
-interface How { body?: unknown; query?: Query; background?: boolean; as?: string }
+/** Request options. `background`: does not extend the login; `as`: tag of the object for If-Match. */
+interface RequestOptions {
+  body?: unknown;
+  query?: Query;
+  background?: boolean;
+  as?: string;
+}
 
-async function ask(method: string, path: string, how: How = {}): Promise<Document> { return (await send(method, path, how)).document; }
+async function request(method: string, path: string, options: RequestOptions = {}): Promise<Document> {
+  return (await send(method, path, options)).document;
+}
 
-async function send(method: string, path: string, how: How): Promise<{ document: Document; tag: string }> {
-  const { body, query, background, as } = how;
+async function send(
+  method: string,
+  path: string,
+  options: RequestOptions,
+): Promise<{ document: Document; tag: string }> {
+  const { body, query, background, as } = options;
   const headers: Record<string, string> = { accept: 'application/json' };
   if (body !== undefined) headers['content-type'] = 'application/json';
-  // What a page asks by itself keeps no login alive.
+  // Polling must not keep an idle login alive.
   if (background) headers['blockyard-background'] = '1';
   if (as) headers['if-match'] = as;
   if (method !== 'GET' && csrf) headers['x-csrf-token'] = csrf;
-  let answer: Response;
+  let response: Response;
   try {
-    answer = await fetch(address(path, query), { method, headers, credentials: 'same-origin', body: body === undefined ? undefined : JSON.stringify(body) });
+    response = await fetch(address(path, query), {
+      method,
+      headers,
+      credentials: 'same-origin',
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
   } catch {
-    throw new Problem(0, 'BY-1808', 'the array does not answer', 'see whether it runs, and whether this machine reaches it');
+    throw new Problem(
+      0,
+      'BY-1808',
+      'the array does not respond',
+      'check that the daemon runs and that this computer can reach it',
+    );
   }
-  if (answer.status === 204) return { document: {}, tag: '' };
-  const text = await answer.text();
+  if (response.status === 204) return { document: {}, tag: '' };
+  const text = await response.text();
   let document: Document = {};
-  try { document = JSON.parse(text); } catch { /* said below */ }
-  if (answer.ok) return { document, tag: answer.headers.get('etag') ?? '' };
-  const { code = '', message, hint = '', sessions = [], confirm } = document as { code?: string; message?: string; hint?: string; sessions?: SessionLoss[]; confirm?: string };
-  const problem = new Problem(answer.status, code, message ?? `the array answers ${answer.status} ${answer.statusText}`, hint, sessions);
-  if (answer.status === 401 && !path.startsWith('/session')) whenSignedOut(problem);
-  // Where something is lost to a logged-in host, the request says that this is wanted, in its body or, without one, in its query.
-  if (!confirm || !sessions.length || !(await confirmed(problem))) throw problem;
-  return send(method, path, body === undefined ? { ...how, query: { ...query, [confirm]: true } } : { ...how, body: { ...(body as object), [confirm]: true } });
+  try {
+    document = JSON.parse(text);
+  } catch {
+    /* handled below by status */
+  }
+  if (response.ok) return { document, tag: response.headers.get('etag') ?? '' };
+  const {
+    code = '',
+    message,
+    hint = '',
+    sessions = [],
+    confirm,
+  } = document as { code?: string; message?: string; hint?: string; sessions?: SessionLoss[]; confirm?: string };
+  const problem = new Problem(
+    response.status,
+    code,
+    message ?? `unexpected response: ${response.status} ${response.statusText}`,
+    hint,
+    sessions,
+  );
+  if (response.status === 401 && !path.startsWith('/session')) signedOutHandler(problem);
+  // If logged-in hosts would lose access, the request is sent again with the confirmation field, in the body or,
+  // without a body, in the query.
+  if (!confirm || !sessions.length || !(await confirmDisruption(problem))) throw problem;
+  return send(
+    method,
+    path,
+    body === undefined
+      ? { ...options, query: { ...query, [confirm]: true } }
+      : { ...options, body: { ...(body as object), [confirm]: true } },
+  );
 }
 
-/** The one noun of the answer. */
-function noun<T>(document: Record<string, unknown>): T {
+/** The one payload field of a response. */
+function payload<T>(document: Record<string, unknown>): T {
   const key = Object.keys(document).find((key) => !['schema', 'total', 'next'].includes(key));
   return (key === undefined ? undefined : document[key]) as T;
 }
 
-export async function get<T>(path: string, query?: Query): Promise<T> { return noun<T>(await ask('GET', path, { query })); }
-/** The same, asked by the page itself and not by who looks at it. */
-export async function glance<T>(path: string, query?: Query): Promise<T> { return noun<T>(await ask('GET', path, { query, background: true })); }
-/** A page of a list, and where the next one begins. */
-export async function glancePage<T>(path: string, query: Query): Promise<{ items: T[]; total?: number; next?: string }> {
-  const document = await ask('GET', path, { query, background: true });
-  return { items: noun<T[]>(document), total: document.total as number | undefined, next: (document.next as string | null) ?? undefined };
+export async function get<T>(path: string, query?: Query): Promise<T> {
+  return payload<T>(await request('GET', path, { query }));
 }
-/** One thing with its tag, which the array compares when it is changed. */
-export async function tagged<T>(path: string): Promise<{ value: T; tag: string }> {
+/** GET that does not extend the login. */
+export async function poll<T>(path: string, query?: Query): Promise<T> {
+  return payload<T>(await request('GET', path, { query, background: true }));
+}
+/** One page of a list, with the cursor of the next. */
+export async function pollPage<T>(path: string, query: Query): Promise<{ items: T[]; total?: number; next?: string }> {
+  const document = await request('GET', path, { query, background: true });
+  return {
+    items: payload<T[]>(document),
+    total: document.total as number | undefined,
+    next: (document.next as string | null) ?? undefined,
+  };
+}
+/** Object with its tag, which the array compares when the object is changed. */
+export async function getWithTag<T>(path: string): Promise<{ value: T; tag: string }> {
   const { document, tag } = await send('GET', path, {});
-  return { value: noun<T>(document), tag };
+  return { value: payload<T>(document), tag };
 }
-export async function post<T>(path: string, body: unknown = {}, as?: string): Promise<T> { return noun<T>(await ask('POST', path, { body, as })); }
-// What is changed was shown: its tag is never left out (`lib/seen`).
-export async function patch<T>(path: string, body: unknown, as: string): Promise<T> { return noun<T>(await ask('PATCH', path, { body, as })); }
-export async function put<T>(path: string, body: unknown, as: string): Promise<T> { return noun<T>(await ask('PUT', path, { body, as })); }
-export async function remove(path: string, query?: Query, as?: string): Promise<unknown> { return ask('DELETE', path, { query, as }); }
-/** All of the answer, for answers with more than a noun. */
-export async function whole(path: string, query?: Query): Promise<Document> { return ask('GET', path, { query }); }
+export async function post<T>(path: string, body: unknown = {}, as?: string): Promise<T> {
+  return payload<T>(await request('POST', path, { body, as }));
+}
+// Changes always carry a tag (see lib/guard).
+export async function patch<T>(path: string, body: unknown, as: string): Promise<T> {
+  return payload<T>(await request('PATCH', path, { body, as }));
+}
+export async function put<T>(path: string, body: unknown, as: string): Promise<T> {
+  return payload<T>(await request('PUT', path, { body, as }));
+}
+export async function remove(path: string, query?: Query, as?: string): Promise<unknown> {
+  return request('DELETE', path, { query, as });
+}
 
-/** A name as a part of a path: `pool/volume` keeps its stroke. */
-export function part(name: string): string { return name.split('/').map(encodeURIComponent).join('/'); }
+/** Encodes a name for a path; the slash of `pool/volume` is kept. */
+export function part(name: string): string {
+  return name.split('/').map(encodeURIComponent).join('/');
+}

@@ -1,23 +1,27 @@
-// What is to be typed on the host to see a volume: the same lines as `blockyard present` prints. Secrets are never shown.
+// Commands that connect a host to a volume, the same as `blockyard present` prints. Secrets are never included.
 
 import type { Presentation } from './types';
 
-export interface HostSide { title: string; lines: string[] }
+export interface ConnectCommands {
+  title: string;
+  lines: string[];
+}
 
-function portalOf(seen: Presentation): { address: string; port: string } {
-  const first = seen.portals[0] ?? '0.0.0.0:3260';
+function portalOf(presentation: Presentation): { address: string; port: string } {
+  const first = presentation.portals[0] ?? '0.0.0.0:3260';
   const at = first.lastIndexOf(':');
   const address = first.slice(0, at);
   const wildcard = address === '0.0.0.0' || address === '[::]';
   return { address: wildcard ? 'ADDRESS' : address, port: first.slice(at + 1) };
 }
 
-// libiscsi sends the number of a URL as the first two bytes of the LUN field: beyond 255 that is flat space addressing.
+// libiscsi copies the number in the URL into the first two bytes of the LUN field; above 255 it must be encoded as
+// flat space addressing (SAM-5 4.7.7.4).
 export const rawLun = (lun: number): number => (lun > 255 ? 0x4000 | lun : lun);
 
-export function hostSides(seen: Presentation, initiator?: string): HostSide[] {
-  const { address, port } = portalOf(seen);
-  const { iqn, lun, chap_user: user, mutual_chap_user: ours } = seen;
+export function connectCommands(presentation: Presentation, initiator?: string): ConnectCommands[] {
+  const { address, port } = portalOf(presentation);
+  const { iqn, lun, chap_user: user, mutual_chap_user: ours } = presentation;
   const node = `iscsiadm -m node -T ${iqn}`;
   const update = (key: string, value: string) => `${node} -o update -n node.session.auth.${key} -v '${value}'`;
   const linux = [
@@ -41,12 +45,37 @@ export function hostSides(seen: Presentation, initiator?: string): HostSide[] {
     `esxcli iscsi adapter discovery sendtarget add --adapter=HBA --address=${address}:${port}`,
     'esxcli storage core adapter rescan --adapter=HBA',
   ];
-  // The first lines on each node of the cluster, the storage once.
-  const storage = seen.portals.length > 1
-    ? ['pvcreate /dev/mapper/MAP && vgcreate blockyard /dev/mapper/MAP', 'cat >> /etc/pve/storage.cfg <<END', 'lvm: blockyard', '    vgname blockyard', '    shared 1', '    content images,rootdir', '    saferemove 0', 'END']
-    : ['cat >> /etc/pve/storage.cfg <<END', 'iscsi: blockyard', `    portal ${address}:${port}`, `    target ${iqn}`, '    content images', 'END'];
+  // Login commands run on each cluster node, the storage definition once.
+  const storage =
+    presentation.portals.length > 1
+      ? [
+          'pvcreate /dev/mapper/MAP && vgcreate blockyard /dev/mapper/MAP',
+          'cat >> /etc/pve/storage.cfg <<END',
+          'lvm: blockyard',
+          '    vgname blockyard',
+          '    shared 1',
+          '    content images,rootdir',
+          '    saferemove 0',
+          'END',
+        ]
+      : [
+          'cat >> /etc/pve/storage.cfg <<END',
+          'iscsi: blockyard',
+          `    portal ${address}:${port}`,
+          `    target ${iqn}`,
+          '    content images',
+          'END',
+        ];
   const proxmox = [...linux, ...storage, 'pvesm status'];
-  const drive = `qemu-system-x86_64 -drive file=iscsi://${address}:${port}/${iqn}/${rawLun(lun)},format=raw,if=virtio${seen.read_only ? ',readonly=on' : ''}`;
-  const qemu = [`${drive}${user ? ' -object secret,id=chap,file=SECRET-FILE' : ''} -iscsi initiator-name=${initiator ?? 'INITIATOR'}${user ? `,user=${user},password-secret=chap` : ''}`];
-  return [{ title: 'Linux', lines: linux }, { title: 'Windows', lines: windows }, { title: 'ESXi', lines: esxi }, { title: 'Proxmox', lines: proxmox }, { title: 'qemu', lines: qemu }];
+  const drive = `qemu-system-x86_64 -drive file=iscsi://${address}:${port}/${iqn}/${rawLun(lun)},format=raw,if=virtio${presentation.read_only ? ',readonly=on' : ''}`;
+  const qemu = [
+    `${drive}${user ? ' -object secret,id=chap,file=SECRET-FILE' : ''} -iscsi initiator-name=${initiator ?? 'INITIATOR'}${user ? `,user=${user},password-secret=chap` : ''}`,
+  ];
+  return [
+    { title: 'Linux', lines: linux },
+    { title: 'Windows', lines: windows },
+    { title: 'ESXi', lines: esxi },
+    { title: 'Proxmox', lines: proxmox },
+    { title: 'qemu', lines: qemu },
+  ];
 }

@@ -1,4 +1,4 @@
-// The block devices of the machine that the array does not know. Each look opens them: it is done when somebody asks for it.
+// Block devices of the system that are not disks of the array. A scan opens every device, so it runs on request only.
 
 import { get, Problem } from './api';
 import type { BlockDevice } from './types';
@@ -8,7 +8,7 @@ export class Devices {
   problem = $state.raw<Problem | undefined>();
   busy = $state(false);
 
-  async look(): Promise<void> {
+  async scan(): Promise<void> {
     if (this.busy) return;
     this.busy = true;
     try {

@@ -1,48 +1,104 @@
-// What is said of disks on more than one page.
+// Texts and candidates for disks, shared by several pages.
 
 import type { BlockDevice, Disk, Identity, Label } from './types';
 
-/** Enclosure and slot, as far as they are known: `top/3`. */
-export function place(disk: { identity: Identity } | undefined): string | undefined {
+/** Enclosure and slot as far as known, such as `top/3`. */
+export function slotOf(disk: { identity: Identity } | undefined): string | undefined {
   const { enclosure, slot } = disk?.identity ?? {};
   return [enclosure, slot].filter(Boolean).join('/') || undefined;
 }
 
-/** True when a pool may be made of it, or it may take a lost one's place. */
-export const usable = (disk: Disk): disk is Disk & { name: string } => disk.name !== null && disk.state === 'free' && !disk.spare;
+/** True if the disk can become a pool member or a replacement. */
+export const isUsable = (disk: Disk): disk is Disk & { name: string } =>
+  disk.name !== null && disk.state === 'free' && !disk.spare;
 
 const on = (label: Label | null | undefined): string | undefined =>
-  label?.kind === 'foreign' ? label.what : label?.kind === 'ours' ? `a member of pool ${label.pool_name}` : label?.kind === 'damaged' ? 'a label of a pool that is not whole' : undefined;
+  label?.kind === 'foreign'
+    ? label.what
+    : label?.kind === 'ours'
+      ? `a member of pool ${label.pool_name}`
+      : label?.kind === 'damaged'
+        ? 'a damaged pool label'
+        : undefined;
 
-/** What is on it that is not ours to overwrite. */
-export const holds = (disk: Disk): string | undefined => on(disk.label);
+/** Existing contents that would be overwritten, as text. */
+export const contentsOf = (disk: Disk): string | undefined => on(disk.label);
 
-/** A disk that may be ticked: one of the array's, or one of the machine's that the array does not know yet. */
-export interface Candidate { id: string; name: string; size: number; path: string; identity: Identity; isNew: boolean; holds?: string }
+/** Selectable disk: a disk of the array, or a device of the system that is not added yet. */
+export interface DiskCandidate {
+  id: string;
+  name: string;
+  size: number;
+  path: string;
+  identity: Identity;
+  isNew: boolean;
+  holds?: string;
+}
 
-/** What tells a disk from every other one besides its path and size, always in this order; what it does not report is said, too. */
-export const facts = (identity: Identity): string =>
-  [`Model ${identity.model ?? 'unknown'}`, `Serial ${identity.serial ?? 'unknown'}`, `Slot ${place({ identity }) ?? 'unknown'}`].join(' · ');
+/** Model, serial number and slot of a disk in fixed order; missing values are shown as unknown. */
+export const identityText = (identity: Identity): string =>
+  [
+    `Model ${identity.model ?? 'unknown'}`,
+    `Serial ${identity.serial ?? 'unknown'}`,
+    `Slot ${slotOf({ identity }) ?? 'unknown'}`,
+  ].join(' · ');
 
-/** A free disk of the array. */
-export const known = (disk: Disk & { name: string }): Candidate => ({ id: disk.name, name: disk.name, size: disk.size, path: disk.path, identity: disk.identity, isNew: false, holds: holds(disk) });
+/** Candidate for a free disk of the array. */
+export const arrayDisk = (disk: Disk & { name: string }): DiskCandidate => ({
+  id: disk.name,
+  name: disk.name,
+  size: disk.size,
+  path: disk.path,
+  identity: disk.identity,
+  isNew: false,
+  holds: contentsOf(disk),
+});
 
-/** How it is attached, in the field's spelling. */
-export const attached: Record<NonNullable<BlockDevice['transport']>, string> = { sata: 'SATA', sas: 'SAS', nvme: 'NVMe', usb: 'USB', virtio: 'virtio', iscsi: 'iSCSI', fibre_channel: 'Fibre Channel', mmc: 'MMC', multipath: 'multipath', loop: 'loop' };
+/** Transports in their usual spelling. */
+export const attached: Record<NonNullable<BlockDevice['transport']>, string> = {
+  sata: 'SATA',
+  sas: 'SAS',
+  nvme: 'NVMe',
+  usb: 'USB',
+  virtio: 'virtio',
+  iscsi: 'iSCSI',
+  fibre_channel: 'Fibre Channel',
+  mmc: 'MMC',
+  multipath: 'multipath',
+  loop: 'loop',
+};
 
-/** How a device of the machine is attached, and its medium. */
-export const medium = ({ transport, identity: { rotational } }: BlockDevice): string =>
-  [transport && attached[transport], rotational === null || rotational === undefined ? undefined : rotational ? 'HDD' : 'SSD'].filter(Boolean).join(', ');
+/** Transport and medium of a device of the system. */
+export const mediumText = ({ transport, identity: { rotational } }: BlockDevice): string =>
+  [
+    transport && attached[transport],
+    rotational === null || rotational === undefined ? undefined : rotational ? 'HDD' : 'SSD',
+  ]
+    .filter(Boolean)
+    .join(', ');
 
-/** A free device of the machine, with the name that it would get. */
-export const offered = (device: BlockDevice, name: string): Candidate => ({ id: device.path, name, size: device.size, path: device.path, identity: device.identity, isNew: true });
+/** Candidate for a free device of the system, with the disk name it would get. */
+export const systemDisk = (device: BlockDevice, name: string): DiskCandidate => ({
+  id: device.path,
+  name,
+  size: device.size,
+  path: device.path,
+  identity: device.identity,
+  isNew: true,
+});
 
-/** Names for the disks at these paths, none of which is taken: the last part of the path where that is a name, else `d0` and on. The command line and the array name them so, too. */
-export function names(taken: (string | null)[], paths: string[]): string[] {
+/**
+ * Unused disk names for these paths: the file name if it is a valid name, else `d0`, `d1` and so on. The daemon and
+ * the command line use the same rule.
+ */
+export function freeDiskNames(taken: (string | null)[], paths: string[]): string[] {
   const given: string[] = [];
   const isFree = (name: string) => !taken.includes(name) && !given.includes(name);
   for (const path of paths) {
-    const stem = path.split('/').at(-1)!.replace(/(?<=.)\.[^.]*$/, '');
+    const stem = path
+      .split('/')
+      .at(-1)!
+      .replace(/(?<=.)\.[^.]*$/, '');
     let name = stem;
     if (!/^[a-z0-9][a-z0-9._-]{0,62}$/.test(stem) || !isFree(stem)) for (let n = 0; !isFree((name = `d${n}`)); n += 1);
     given.push(name);

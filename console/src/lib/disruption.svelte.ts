@@ -1,21 +1,24 @@
-// Changes that would take something from a logged-in host: refused with the sessions, and made when that is confirmed.
+// Changes that end sessions or revoke access: the array refuses them with the list of sessions, and they are sent
+// again after confirmation.
 
 import { onDisruption, type Problem } from './api';
 
 class Disruption {
-  /** The refusal that waits for an answer. */
+  /** The error that waits for confirmation. */
   problem = $state.raw<Problem | undefined>();
-  private answer: (confirmed: boolean) => void = () => {};
+  private resolve: (confirmed: boolean) => void = () => {};
 
   ask(problem: Problem): Promise<boolean> {
     this.settle(false);
     this.problem = problem;
-    return new Promise((answer) => { this.answer = answer; });
+    return new Promise((resolve) => {
+      this.resolve = resolve;
+    });
   }
 
   settle(confirmed: boolean): void {
     this.problem = undefined;
-    this.answer(confirmed);
+    this.resolve(confirmed);
   }
 }
 

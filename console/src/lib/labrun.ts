@@ -1,11 +1,43 @@
-// A run file of the lab (format 1), as far as it is shown: what came out of each point, the median of its rounds.
+// Parser of the run files of `blockyard lab` (format 1): the displayed values of each point are medians over its
+// rounds.
 
-interface Tally { commands: number; bytes: number; errors: number; latency: { buckets: [number, number][] } }
-interface Sample { seconds: number; reads: Tally; writes: Tally }
-interface RunFile { format: number; scenario: { name?: string; title?: string }; machine: { facts: Record<string, string> }; begun: string; complete: boolean; points: { labels: Record<string, string>; samples: Sample[]; untried?: string }[] }
+interface Tally {
+  commands: number;
+  bytes: number;
+  errors: number;
+  latency: { buckets: [number, number][] };
+}
+interface Sample {
+  seconds: number;
+  reads: Tally;
+  writes: Tally;
+}
+interface RunFile {
+  format: number;
+  scenario: { name?: string; title?: string };
+  machine: { facts: Record<string, string> };
+  begun: string;
+  complete: boolean;
+  points: { labels: Record<string, string>; samples: Sample[]; untried?: string }[];
+}
 
-export interface Point { label: string; untried?: string; iops: number; bytes: number; p50: number; p99: number; errors: number; rounds: number }
-export interface Run { title: string; begun: string; complete: boolean; facts: [string, string][]; points: Point[] }
+export interface Point {
+  label: string;
+  untried?: string;
+  iops: number;
+  bytes: number;
+  p50: number;
+  p99: number;
+  errors: number;
+  rounds: number;
+}
+export interface Run {
+  title: string;
+  begun: string;
+  complete: boolean;
+  facts: [string, string][];
+  points: Point[];
+}
 
 const median = (values: number[]): number => {
   const sorted = [...values].sort((a, b) => a - b);
@@ -13,7 +45,7 @@ const median = (values: number[]): number => {
   return sorted.length === 0 ? 0 : sorted.length % 2 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2;
 };
 
-/** The time in microseconds that this part of the commands took no longer than. */
+/** Latency quantile in microseconds; `part` is 0.5 for p50. */
 function quantile(sample: Sample, part: number): number {
   const buckets = [...sample.reads.latency.buckets, ...sample.writes.latency.buckets].sort(([a], [b]) => a - b);
   const all = buckets.reduce((sum, [, n]) => sum + n, 0);
@@ -25,17 +57,33 @@ function quantile(sample: Sample, part: number): number {
   return 0;
 }
 
-/** What the text of a run file says. Throws a sentence where it is none. */
+/** Parses a run file. Throws an Error with a message for the user. */
 export function parseRun(text: string): Run {
   let run: RunFile;
-  try { run = JSON.parse(text) as RunFile; } catch { throw new Error('This is no run file: it is no JSON. Runs are made with blockyard lab run … --out FILE.'); }
-  if (run.format !== 1 || !Array.isArray(run.points)) throw new Error(`This is no run file of format 1${run.format ? `, but of format ${run.format}` : ''}.`);
+  try {
+    run = JSON.parse(text) as RunFile;
+  } catch {
+    throw new Error('Not a run file: invalid JSON. Create one with blockyard lab run … --out FILE.');
+  }
+  if (run.format !== 1 || !Array.isArray(run.points))
+    throw new Error(`Unsupported run file format: ${run.format ?? 'none'}. The console reads format 1.`);
   return {
-    title: run.scenario?.title ?? run.scenario?.name ?? 'A run', begun: run.begun, complete: run.complete, facts: Object.entries(run.machine?.facts ?? {}),
+    title: run.scenario?.title ?? run.scenario?.name ?? 'Benchmark run',
+    begun: run.begun,
+    complete: run.complete,
+    facts: Object.entries(run.machine?.facts ?? {}),
     points: run.points.map((point) => ({
-      label: Object.entries(point.labels).map(([axis, at]) => `${axis} ${at}`).join(', ') || 'the load', ...(point.untried ? { untried: point.untried } : {}), rounds: point.samples.length,
-      iops: median(point.samples.map((s) => (s.reads.commands + s.writes.commands) / s.seconds)), bytes: median(point.samples.map((s) => (s.reads.bytes + s.writes.bytes) / s.seconds)),
-      p50: median(point.samples.map((s) => quantile(s, 0.5))), p99: median(point.samples.map((s) => quantile(s, 0.99))), errors: point.samples.reduce((sum, s) => sum + s.reads.errors + s.writes.errors, 0),
+      label:
+        Object.entries(point.labels)
+          .map(([axis, at]) => `${axis} ${at}`)
+          .join(', ') || 'Load',
+      ...(point.untried ? { untried: point.untried } : {}),
+      rounds: point.samples.length,
+      iops: median(point.samples.map((s) => (s.reads.commands + s.writes.commands) / s.seconds)),
+      bytes: median(point.samples.map((s) => (s.reads.bytes + s.writes.bytes) / s.seconds)),
+      p50: median(point.samples.map((s) => quantile(s, 0.5))),
+      p99: median(point.samples.map((s) => quantile(s, 0.99))),
+      errors: point.samples.reduce((sum, s) => sum + s.reads.errors + s.writes.errors, 0),
     })),
   };
 }

@@ -1,116 +1,195 @@
-// What moves: once a second, how much everything does. It comes as a stream of moments; where the daemon has none, counters
-// are asked for and become rates here. The rest of the console knows only this module.
+// Live rates, one sample per second, from the event stream of the daemon. Without the stream, rates are computed from
+// polled counters. Other modules see no difference, except that latencies need the stream.
 
 import { disks, events, sessions, status, volumes } from './resources.svelte';
 import type { Event } from './types';
 
-/** How much is kept: five minutes. */
-const KEPT = 300;
-/** Rows of a column of the heat map: below 8 µs, below 16 µs, and so on. */
+/** Samples kept per object: five minutes. */
+const SAMPLES_MAX = 300;
+/** Latency buckets of a sample: below 8 µs, below 16 µs, and so on. */
 export const ROWS = 24;
 
-/** One second of something. Rates are per second, bytes in bytes, times in microseconds. Times and rows only where they are known. */
-export interface Second {
-  at: number; reads: number; writes: number; readBytes: number; writtenBytes: number; busy: number; waitUs: number;
-  p50?: number; p99?: number; rows?: number[];
+/** One sample. Rates are per second, sizes in bytes, latencies in microseconds; latencies and buckets only if known. */
+export interface Sample {
+  at: number;
+  reads: number;
+  writes: number;
+  readBytes: number;
+  writtenBytes: number;
+  busy: number;
+  waitUs: number;
+  p50?: number;
+  p99?: number;
+  rows?: number[];
 }
 
-/** What something does: its seconds, and the last of them. */
-export interface Now { seconds: Second[]; last: Second | undefined; iops: number; bytes: number }
+/** Samples of an object with the totals of the latest one. */
+export interface LiveRates {
+  seconds: Sample[];
+  last: Sample | undefined;
+  iops: number;
+  bytes: number;
+}
 
-interface Counted { reads: number; writes: number; readBytes: number; writtenBytes: number; busyNs?: number; waitedNs?: number }
+interface Totals {
+  reads: number;
+  writes: number;
+  readBytes: number;
+  writtenBytes: number;
+  busyNs?: number;
+  waitedNs?: number;
+}
 
-const STILL = { reads: 0, writes: 0, readBytes: 0, writtenBytes: 0, busy: 0, waitUs: 0 };
+const IDLE = { reads: 0, writes: 0, readBytes: 0, writtenBytes: 0, busy: 0, waitUs: 0 };
 
-/** Rates of one thing, the latest last. */
+/** Samples of one object, latest last. */
 class Rates {
-  seconds: Second[] = [];
-  private before: (Counted & { at: number }) | undefined;
+  seconds: Sample[] = [];
+  private before: (Totals & { at: number }) | undefined;
 
-  add(second: Second): void {
+  add(second: Sample): void {
     this.seconds.push(second);
-    if (this.seconds.length > KEPT) this.seconds.shift();
+    if (this.seconds.length > SAMPLES_MAX) this.seconds.shift();
   }
 
-  count(now: number, counted: Counted): void {
+  count(now: number, counted: Totals): void {
     const { before } = this;
     this.before = { ...counted, at: now };
     if (!before || now <= before.at) return;
     const per = 1000 / (now - before.at);
-    const moved = (key: 'reads' | 'writes' | 'readBytes' | 'writtenBytes') => Math.max(0, counted[key] - before[key]) * per;
+    const moved = (key: 'reads' | 'writes' | 'readBytes' | 'writtenBytes') =>
+      Math.max(0, counted[key] - before[key]) * per;
     const operations = Math.max(0, counted.reads + counted.writes - before.reads - before.writes);
     const waited = (counted.waitedNs ?? 0) - (before.waitedNs ?? 0);
     const busy = ((counted.busyNs ?? 0) - (before.busyNs ?? 0)) / ((now - before.at) * 1e6);
     this.add({
-      at: now, reads: moved('reads'), writes: moved('writes'), readBytes: moved('readBytes'), writtenBytes: moved('writtenBytes'),
-      busy: Math.min(1, Math.max(0, busy)), waitUs: operations > 0 ? Math.max(0, waited) / operations / 1000 : 0,
+      at: now,
+      reads: moved('reads'),
+      writes: moved('writes'),
+      readBytes: moved('readBytes'),
+      writtenBytes: moved('writtenBytes'),
+      busy: Math.min(1, Math.max(0, busy)),
+      waitUs: operations > 0 ? Math.max(0, waited) / operations / 1000 : 0,
     });
   }
 
-  /** As it is now: another object every time, so that whoever shows it is drawn again. */
-  now(): Now {
+  /** Returns a new object each time, so that Svelte renders it again. */
+  now(): LiveRates {
     const last = this.seconds.at(-1);
-    return { seconds: this.seconds, last, iops: last ? last.reads + last.writes : 0, bytes: last ? last.readBytes + last.writtenBytes : 0 };
+    return {
+      seconds: this.seconds,
+      last,
+      iops: last ? last.reads + last.writes : 0,
+      bytes: last ? last.readBytes + last.writtenBytes : 0,
+    };
   }
 }
 
-/** What a stream says once a second. What stood still is not in its lists. */
-interface Moving { reads: number; writes: number; others: number; read_bytes: number; written_bytes: number; p50_us: number; p99_us: number; p999_us: number; rows: number[] }
-interface Moment {
-  total: Moving;
-  volumes: (Moving & { volume: string; cause: Cause | null })[];
-  sessions: (Moving & { id: number })[];
-  disks: { disk: string; reads: number; writes: number; read_bytes: number; written_bytes: number; mean_us: number; busy: number }[];
+/** Message of the event stream, once per second. Idle objects are omitted. */
+interface Counters {
+  reads: number;
+  writes: number;
+  others: number;
+  read_bytes: number;
+  written_bytes: number;
+  p50_us: number;
+  p99_us: number;
+  p999_us: number;
+  rows: number[];
+}
+interface StreamSample {
+  total: Counters;
+  volumes: (Counters & { volume: string; cause: Bottleneck | null })[];
+  sessions: (Counters & { id: number })[];
+  disks: {
+    disk: string;
+    reads: number;
+    writes: number;
+    read_bytes: number;
+    written_bytes: number;
+    mean_us: number;
+    busy: number;
+  }[];
 }
 
-/** What a slow volume waits for. */
-export type Cause =
-  | { kind: 'iops_limit'; iops: number } | { kind: 'bandwidth_limit'; bandwidth: number }
-  | { kind: 'disk'; disk: string; mean_us: number; busy: number } | { kind: 'rebuild'; pool: string } | { kind: 'lost'; pool: string };
+/** Bottleneck of a slow volume, as determined by the daemon. */
+export type Bottleneck =
+  | { kind: 'iops_limit'; iops: number }
+  | { kind: 'bandwidth_limit'; bandwidth: number }
+  | { kind: 'disk'; disk: string; mean_us: number; busy: number }
+  | { kind: 'rebuild'; pool: string }
+  | { kind: 'lost'; pool: string };
 
 class Live {
-  /** Goes up whenever something has moved: whoever reads it is drawn again. */
+  /** Increases with every new sample; reading it subscribes a component to updates. */
   tick = $state(0);
-  /** True while moments come by themselves. */
+  /** True while the event stream is connected. */
   streaming = $state(false);
-  /** What slow volumes wait for, by their names; the slowest first. */
-  causes = $state.raw<Map<string, Cause>>(new Map());
+  /** Bottlenecks of slow volumes by volume name, slowest first. */
+  bottlenecks = $state.raw<Map<string, Bottleneck>>(new Map());
   private readonly total = new Rates();
   private readonly volumes = new Map<string, Rates>();
   private readonly disks = new Map<string, Rates>();
   private readonly sessions = new Map<number, Rates>();
-  private begun = false;
+  private started = false;
 
-  begin(): void {
-    if (this.begun) return;
-    this.begun = true;
-    volumes.hear((list) => {
+  start(): void {
+    if (this.started) return;
+    this.started = true;
+    volumes.subscribe((list) => {
       if (this.streaming) return;
       const now = performance.now();
       const sum = { reads: 0, writes: 0, readBytes: 0, writtenBytes: 0 };
       for (const { name, counters } of list) {
-        const counted = { reads: counters.reads, writes: counters.writes, readBytes: counters.read_bytes, writtenBytes: counters.written_bytes };
-        of(this.volumes, name).count(now, counted);
+        const counted = {
+          reads: counters.reads,
+          writes: counters.writes,
+          readBytes: counters.read_bytes,
+          writtenBytes: counters.written_bytes,
+        };
+        ratesOf(this.volumes, name).count(now, counted);
         for (const key of Object.keys(sum) as (keyof typeof sum)[]) sum[key] += counted[key];
       }
       this.total.count(now, sum);
-      keepOnly(this.volumes, list.map((volume) => volume.name));
+      prune(
+        this.volumes,
+        list.map((volume) => volume.name),
+      );
       this.tick += 1;
     });
-    disks.hear((list) => {
+    disks.subscribe((list) => {
       if (this.streaming) return;
       const now = performance.now();
       for (const { name, path, counters: c } of list) {
-        of(this.disks, name ?? path).count(now, { reads: c.reads, writes: c.writes, readBytes: c.read_bytes, writtenBytes: c.written_bytes, busyNs: c.busy_ns, waitedNs: c.waited_ns });
+        ratesOf(this.disks, name ?? path).count(now, {
+          reads: c.reads,
+          writes: c.writes,
+          readBytes: c.read_bytes,
+          writtenBytes: c.written_bytes,
+          busyNs: c.busy_ns,
+          waitedNs: c.waited_ns,
+        });
       }
-      keepOnly(this.disks, list.map((disk) => disk.name ?? disk.path));
+      prune(
+        this.disks,
+        list.map((disk) => disk.name ?? disk.path),
+      );
       this.tick += 1;
     });
-    sessions.hear((list) => {
+    sessions.subscribe((list) => {
       if (this.streaming) return;
       const now = performance.now();
-      for (const s of list) of(this.sessions, s.id).count(now, { reads: s.commands, writes: 0, readBytes: s.read_bytes, writtenBytes: s.written_bytes });
-      keepOnly(this.sessions, list.map((session) => session.id));
+      for (const s of list)
+        ratesOf(this.sessions, s.id).count(now, {
+          reads: s.commands,
+          writes: 0,
+          readBytes: s.read_bytes,
+          writtenBytes: s.written_bytes,
+        });
+      prune(
+        this.sessions,
+        list.map((session) => session.id),
+      );
       this.tick += 1;
     });
     status.keep();
@@ -118,18 +197,30 @@ class Live {
     this.listen();
   }
 
-  /** What the volume does; nothing yet when nobody has told. Drawn again every second. */
-  volume(name: string): Now { void this.tick; return (this.volumes.get(name) ?? NOTHING).now(); }
-  disk(name: string): Now { void this.tick; return (this.disks.get(name) ?? NOTHING).now(); }
-  session(id: number): Now { void this.tick; return (this.sessions.get(id) ?? NOTHING).now(); }
-  all(): Now { void this.tick; return this.total.now(); }
+  /** Rates of a volume, empty before the first sample. */
+  volume(name: string): LiveRates {
+    void this.tick;
+    return (this.volumes.get(name) ?? NO_RATES).now();
+  }
+  disk(name: string): LiveRates {
+    void this.tick;
+    return (this.disks.get(name) ?? NO_RATES).now();
+  }
+  session(id: number): LiveRates {
+    void this.tick;
+    return (this.sessions.get(id) ?? NO_RATES).now();
+  }
+  all(): LiveRates {
+    void this.tick;
+    return this.total.now();
+  }
 
   private listen(): void {
     const source = new EventSource('/api/v1/stream?most=1000');
     source.addEventListener('moment', (message) => {
       this.streaming = true;
-      for (const resource of [volumes, disks, sessions]) resource.slower = 5;
-      this.take(JSON.parse((message as MessageEvent<string>).data) as Moment);
+      for (const resource of [volumes, disks, sessions]) resource.slowdown = 5;
+      this.add(JSON.parse((message as MessageEvent<string>).data) as StreamSample);
     });
     source.addEventListener('event', (message) => {
       const event = JSON.parse((message as MessageEvent<string>).data) as Event;
@@ -139,46 +230,70 @@ class Live {
     });
     source.onerror = () => {
       this.streaming = false;
-      for (const resource of [volumes, disks, sessions]) resource.slower = 1;
-      // A stream that breaks is taken up again by the browser; one that was refused is not, and is tried later.
+      for (const resource of [volumes, disks, sessions]) resource.slowdown = 1;
+      // The browser reconnects a broken stream, but not a refused one: retry that later.
       if (source.readyState === EventSource.CLOSED) setTimeout(() => this.listen(), 30_000);
     };
   }
 
-  private take(moment: Moment): void {
+  private add(moment: StreamSample): void {
     const at = performance.now();
-    const second = (m: Moving): Second => ({
-      at, reads: m.reads, writes: m.writes, readBytes: m.read_bytes, writtenBytes: m.written_bytes, busy: 0, waitUs: 0,
-      ...(m.rows.some((n) => n > 0) ? { p50: m.p50_us, p99: m.p99_us } : {}), rows: m.rows,
+    const second = (m: Counters): Sample => ({
+      at,
+      reads: m.reads,
+      writes: m.writes,
+      readBytes: m.read_bytes,
+      writtenBytes: m.written_bytes,
+      busy: 0,
+      waitUs: 0,
+      ...(m.rows.some((n) => n > 0) ? { p50: m.p50_us, p99: m.p99_us } : {}),
+      rows: m.rows,
     });
     this.total.add(second(moment.total));
-    fill(this.volumes, at, new Map(moment.volumes.map((one) => [one.volume, second(one)])));
-    fill(this.sessions, at, new Map(moment.sessions.map((one) => [one.id, second(one)])));
-    fill(this.disks, at, new Map(moment.disks.map((d) => [d.disk, { at, reads: d.reads, writes: d.writes, readBytes: d.read_bytes, writtenBytes: d.written_bytes, busy: d.busy, waitUs: d.mean_us }])));
-    this.causes = new Map(moment.volumes.flatMap((one) => (one.cause ? [[one.volume, one.cause] as const] : [])));
+    addSamples(this.volumes, at, new Map(moment.volumes.map((one) => [one.volume, second(one)])));
+    addSamples(this.sessions, at, new Map(moment.sessions.map((one) => [one.id, second(one)])));
+    addSamples(
+      this.disks,
+      at,
+      new Map(
+        moment.disks.map((d) => [
+          d.disk,
+          {
+            at,
+            reads: d.reads,
+            writes: d.writes,
+            readBytes: d.read_bytes,
+            writtenBytes: d.written_bytes,
+            busy: d.busy,
+            waitUs: d.mean_us,
+          },
+        ]),
+      ),
+    );
+    this.bottlenecks = new Map(moment.volumes.flatMap((one) => (one.cause ? [[one.volume, one.cause] as const] : [])));
     this.tick += 1;
   }
 }
 
-const NOTHING = new Rates();
+const NO_RATES = new Rates();
 
-/** A second for each: what is not mentioned stood still. What has stood still all the time that is kept is forgotten. */
-function fill<K>(map: Map<K, Rates>, at: number, told: Map<K, Second>): void {
-  for (const key of told.keys()) of(map, key);
+/** Adds one sample per object, idle if not mentioned. Objects that were idle for all kept samples are removed. */
+function addSamples<K>(map: Map<K, Rates>, at: number, samples: Map<K, Sample>): void {
+  for (const key of samples.keys()) ratesOf(map, key);
   for (const [key, rates] of map) {
-    const second = told.get(key);
-    rates.add(second ?? { at, ...STILL });
+    const second = samples.get(key);
+    rates.add(second ?? { at, ...IDLE });
     if (!second && rates.seconds.every((one) => one.reads + one.writes + one.busy === 0)) map.delete(key);
   }
 }
 
-function of<K>(map: Map<K, Rates>, key: K): Rates {
+function ratesOf<K>(map: Map<K, Rates>, key: K): Rates {
   let rates = map.get(key);
-  if (!rates) map.set(key, rates = new Rates());
+  if (!rates) map.set(key, (rates = new Rates()));
   return rates;
 }
 
-function keepOnly<K>(map: Map<K, Rates>, keys: K[]): void {
+function prune<K>(map: Map<K, Rates>, keys: K[]): void {
   if (map.size === keys.length) return;
   const kept = new Set(keys);
   for (const key of map.keys()) if (!kept.has(key)) map.delete(key);

@@ -1,81 +1,117 @@
-// What the daemon says of each noun, asked again while somebody looks.
+// Cached API resources, polled while a component uses them.
 
 import { onMount } from 'svelte';
-import { glance, glancePage, Problem } from './api';
-import type { Alert, Auth, Disk, Event, Finding, Host, HostGroup, Operation, Pool, Portal, PortalGroup, Presentation, Receiver, Refused, Session, Silence, Snapshot, Status, Target, Volume } from './types';
+import { poll, pollPage, Problem } from './api';
+import type {
+  Alert,
+  Auth,
+  Disk,
+  Event,
+  Finding,
+  Host,
+  HostGroup,
+  Operation,
+  Pool,
+  Portal,
+  PortalGroup,
+  Presentation,
+  Receiver,
+  DeniedLogin,
+  Session,
+  Silence,
+  Snapshot,
+  Status,
+  Target,
+  Volume,
+} from './types';
 
-/** Rows of the first page of a list, which are soon there, and of each that follows: the most that the array gives at once. */
+/** Page sizes: a small first page that loads quickly, then the maximum of the API. */
 const FIRST_PAGE = 500;
 const PAGE = 10_000;
 
-/** One noun: its latest answer, and the latest refusal if there was one. */
+/** One API resource: its latest value, and the latest error if any. */
 export class Resource<T> {
   value = $state.raw<T | undefined>();
   problem = $state.raw<Problem | undefined>();
-  /** So many times less often: what moves is told otherwise. */
-  slower = 1;
-  /** The first page of a list that comes in several, until all of it is there. */
+  /** Factor on the polling interval while the event stream delivers the changes. */
+  slowdown = 1;
+  /** First page of a list, until the other pages are loaded. */
   first = $state.raw<T | undefined>();
-  /** How many there are, also while they are still coming. */
+  /** Total number of items, known from the first page on. */
   total = $state(0);
-  /** Not reactive: an effect that asks for a list must not run again because the list has come. */
+  /** Not reactive: an effect that loads a list must not run again when the list arrives. */
   private loaded = false;
   private users = 0;
   private running: Promise<void> | undefined;
   private due = 0;
-  private heard: ((value: T) => void)[] = [];
+  private subscribers: ((value: T) => void)[] = [];
 
-  constructor(readonly path: string, private readonly everySeconds: number, private readonly isList = false) { all.push(this as Resource<unknown>); }
+  constructor(
+    readonly path: string,
+    private readonly everySeconds: number,
+    private readonly isList = false,
+  ) {
+    all.push(this as Resource<unknown>);
+  }
 
-  /** It is asked for at once, and kept fresh as long as the calling component lives. */
+  /** Loads the resource and polls it during the lifetime of the calling component. */
   use(): void {
     onMount(() => {
       this.users += 1;
       void this.refresh();
-      return () => { this.users -= 1; };
+      return () => {
+        this.users -= 1;
+      };
     });
   }
 
-  /** It is kept fresh from now on. */
-  keep(): void { this.users += 1; void this.refresh(); }
+  /** Loads the resource and polls it from now on. */
+  keep(): void {
+    this.users += 1;
+    void this.refresh();
+  }
 
-  /** `then` hears every answer. */
-  hear(then: (value: T) => void): void { this.heard.push(then); }
+  /** Calls `then` with every new value. */
+  subscribe(then: (value: T) => void): void {
+    this.subscribers.push(then);
+  }
 
-  /** Asks for it, unless it is being asked for. */
+  /** Loads the resource; joins a request that is running. */
   refresh(): Promise<void> {
-    this.running ??= this.ask().finally(() => { this.running = undefined; });
+    this.running ??= this.load().finally(() => {
+      this.running = undefined;
+    });
     return this.running;
   }
 
-  /** Asks for it after a change: what was asked for before that may be as it was. */
-  async renew(): Promise<void> {
+  /** Loads the resource after a change: a request that was already running may return the old state. */
+  async reload(): Promise<void> {
     await this.running;
     await this.refresh();
   }
 
-  private async ask(): Promise<void> {
+  private async load(): Promise<void> {
     try {
-      const value = this.isList ? await this.pages() : await glance<T>(this.path);
+      const value = this.isList ? await this.pages() : await poll<T>(this.path);
       this.value = value;
       this.problem = undefined;
-      for (const then of this.heard) then(value);
+      for (const then of this.subscribers) then(value);
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
       this.problem = error;
     } finally {
-      // A long list is asked for less often.
+      // Long lists are polled less often.
       const long = Array.isArray(this.value) && this.value.length > 500 ? 5 : 1;
-      this.due = seconds + this.everySeconds * Math.max(long, this.slower);
+      this.due = seconds + this.everySeconds * Math.max(long, this.slowdown);
     }
   }
 
-  /** All of the list, page by page: no answer is longer than a page, and the first rows are there before the last. */
+  /** Loads a list page by page, so that responses stay bounded and the first rows appear early. */
   private async pages(): Promise<T> {
     const all: unknown[] = [];
     let cursor: string | undefined;
     do {
-      const page = await glancePage<unknown>(this.path, { limit: cursor || this.loaded ? PAGE : FIRST_PAGE, cursor });
+      const page = await pollPage<unknown>(this.path, { limit: cursor || this.loaded ? PAGE : FIRST_PAGE, cursor });
       all.push(...page.items);
       this.total = page.total ?? all.length;
       cursor = page.next;
@@ -93,11 +129,13 @@ export class Resource<T> {
 
 const all: Resource<unknown>[] = [];
 let seconds = 0;
-let mayAsk = false;
-/** Whether somebody is signed in: nothing is asked before. */
-export function letAsk(may: boolean): void { mayAsk = may; }
+let mayPoll = false;
+/** Enables polling after sign-in. */
+export function allowPolling(may: boolean): void {
+  mayPoll = may;
+}
 setInterval(() => {
-  if (!mayAsk || document.visibilityState === 'hidden') return;
+  if (!mayPoll || document.visibilityState === 'hidden') return;
   seconds += 1;
   for (const resource of all) resource.tick();
 }, 1000);
@@ -114,7 +152,7 @@ export const presentations = new Resource<Presentation[]>('/presentations', 3, t
 export const sessions = new Resource<Session[]>('/sessions', 1, true);
 export const portals = new Resource<Portal[]>('/portals', 2, true);
 export const portalGroups = new Resource<PortalGroup[]>('/portal-groups', 5);
-export const refused = new Resource<Refused[]>('/refused', 3, true);
+export const deniedLogins = new Resource<DeniedLogin[]>('/refused', 3, true);
 export const auth = new Resource<Auth>('/auth', 10);
 export const balance = new Resource<string>('/balance', 10);
 export const operations = new Resource<Operation[]>('/operations', 1, true);
@@ -124,22 +162,27 @@ export const receivers = new Resource<Receiver[]>('/receivers', 5, true);
 export const findings = new Resource<Finding[]>('/findings', 15);
 export const events = new Resource<Event[]>('/events?limit=300', 2);
 
-/** One of a long list, asked for by itself while the list is still coming. */
+/** One object of a long list, loaded on its own while the list is loading. */
 export class Single<T> {
   value = $state.raw<T | undefined>();
-  /** True when there is none of this name. */
+  /** True if no object has this name. */
   missing = $state(false);
 
   constructor(list: Resource<T[]>, path: string) {
-    if (list.value === undefined) void this.ask(path);
+    if (list.value === undefined) void this.load(path);
   }
 
-  private async ask(path: string): Promise<void> {
-    try { this.value = await glance<T>(path); } catch (error) { if (!(error instanceof Problem)) throw error; this.missing = error.status === 404; }
+  private async load(path: string): Promise<void> {
+    try {
+      this.value = await poll<T>(path);
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error;
+      this.missing = error.status === 404;
+    }
   }
 }
 
-/** After a change: what it may have moved is asked for at once. */
-export async function changed(...resources: { renew(): Promise<void> }[]): Promise<void> {
-  await Promise.all(resources.map((resource) => resource.renew()));
+/** Reloads the resources that a change may have affected. */
+export async function reload(...resources: { reload(): Promise<void> }[]): Promise<void> {
+  await Promise.all(resources.map((resource) => resource.reload()));
 }

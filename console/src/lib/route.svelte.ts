@@ -1,4 +1,4 @@
-// Where we are is in the address: `#/volumes/tank/vm1?sort=size`. Going there again shows the same.
+// Client-side router. The address holds page, search and sort order, such as `#/volumes/tank/vm1?sort=size`.
 
 class Route {
   path = $state('/');
@@ -16,26 +16,31 @@ class Route {
     this.query = new URLSearchParams(at < 0 ? '' : text.slice(at + 1));
   }
 
-  /** The parts of the path, readable: `/volumes/tank/vm1` is `volumes`, `tank`, `vm1`. */
+  /** Decoded path segments: `/volumes/tank/vm1` is `volumes`, `tank`, `vm1`. */
   get parts(): string[] {
     return this.path.split('/').filter(Boolean).map(decodeURIComponent);
   }
 
-  /** What the address says of `key`. */
-  asked(key: string): string { return this.query.get(key) ?? ''; }
+  /** Query parameter, empty if absent. */
+  param(key: string): string {
+    return this.query.get(key) ?? '';
+  }
 
-  /** The address says `value` of `key` from now on; nothing of it when empty. No new entry in the history. */
-  say(key: string, value: string): void {
+  /** Sets a query parameter, or removes it if empty, without a new history entry. */
+  setParam(key: string, value: string): void {
     const query = new URLSearchParams(this.query);
-    if (value === '') query.delete(key); else query.set(key, value);
+    if (value === '') query.delete(key);
+    else query.set(key, value);
     const text = query.toString();
     history.replaceState(null, '', `#${this.path}${text ? `?${text}` : ''}`);
     this.query = query;
   }
 
-  go(path: string): void { location.hash = path; }
+  go(path: string): void {
+    location.hash = path;
+  }
 
-  /** The first page, in place of what the address says. */
+  /** Replaces the address by that of the dashboard. */
   home(): void {
     history.replaceState(null, '', '/');
     this.read();
@@ -44,7 +49,7 @@ class Route {
 
 export const route = new Route();
 
-/** The address of a thing. */
+/** Addresses of objects. */
 export const to = {
   volume: (name: string) => `#/volumes/${name.split('/').map(encodeURIComponent).join('/')}`,
   pool: (name: string) => `#/pools/${encodeURIComponent(name)}`,

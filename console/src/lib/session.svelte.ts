@@ -1,28 +1,30 @@
-// Who we are to the daemon. Over its Unix socket nobody has to say; over HTTPS somebody signs in.
+// Login state of the console. The Unix socket needs no login; HTTPS requires one.
 
 import { get, onSignedOut, post, Problem, remove, setCsrf } from './api';
-import { clock, span } from './format';
+import { clock, duration } from './format';
 import { route } from './route.svelte';
 import type { Me, Role } from './types';
-
 
 const ROLES: Role[] = ['viewer', 'operator', 'admin'];
 
 class SessionState {
-  /** `asking` at first; `local` where no session is needed; `welcome` where a one-time link was opened. */
-  state = $state<'asking' | 'local' | 'in' | 'out' | 'away' | 'welcome'>('asking');
+  /**
+   * `loading`: not known yet; `local`: no login needed; `unreachable`: no response; `welcome`: opened by a one-time
+   * link.
+   */
+  state = $state<'loading' | 'local' | 'in' | 'out' | 'unreachable' | 'welcome'>('loading');
   me = $state.raw<Me | undefined>();
   problem = $state.raw<Problem | undefined>();
-  /** Why the login ended while the console was open. The pages stay as they are below the form that asks for another one. */
-  ended = $state<string | undefined>();
-  /** What stands behind the `#` of a one-time link. */
+  /** Reason why the login ended while pages were open. The pages keep their input below the sign-in dialog. */
+  expired = $state<string | undefined>();
+  /** Secret of the one-time link, from the fragment of its address. */
   link = '';
 
-  async begin(): Promise<void> {
-    onSignedOut(() => this.end());
+  async start(): Promise<void> {
+    onSignedOut(() => this.expire());
     if (location.pathname === '/welcome' && /^#[0-9a-f]{16,}$/.test(location.hash)) {
       this.link = location.hash.slice(1);
-      route.home(); // so that it stays in no history
+      route.home(); // keeps the secret out of the browser history
       this.state = 'welcome';
       return;
     }
@@ -32,40 +34,57 @@ class SessionState {
       if (!(error instanceof Problem)) throw error;
       if (error.status === 404) this.state = 'local';
       else if (error.status === 401 || error.status === 403) this.state = 'out';
-      else { this.state = 'away'; this.problem = error; setTimeout(() => void this.begin(), 3000); }
+      else {
+        this.state = 'unreachable';
+        this.problem = error;
+        setTimeout(() => void this.start(), 3000);
+      }
     }
   }
 
-  /** Somebody is there: a login does not end while one reads, though pages ask by themselves only. */
-  async touch(): Promise<void> {
-    if (this.state !== 'in' || Date.now() - this.touched < 60_000) return;
-    if (this.ended !== undefined) return;
-    const before = this.touched;
-    this.touched = Date.now();
-    try { this.enter(await get<Me>('/session')); } catch (error) { if (!(error instanceof Problem)) throw error; if (error.status === 401) { this.touched = before; this.end(); } }
+  /** Extends the login on user activity, at most once a minute: background polling does not extend it. */
+  async keepAlive(): Promise<void> {
+    if (this.state !== 'in' || Date.now() - this.lastActivity < 60_000) return;
+    if (this.expired !== undefined) return;
+    const before = this.lastActivity;
+    this.lastActivity = Date.now();
+    try {
+      this.enter(await get<Me>('/session'));
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error;
+      if (error.status === 401) {
+        this.lastActivity = before;
+        this.expire();
+      }
+    }
   }
-  private touched = Date.now();
+  private lastActivity = Date.now();
 
-  /** The login is over, and nobody has ended it here. What is filled in stays. */
-  private end(): void {
-    if (this.state !== 'in' || !this.me) { if (this.state !== 'local') this.state = 'out'; return; }
-    if (this.ended !== undefined) return;
+  /** Handles a login that was ended by the array; the input on the pages is kept. */
+  private expire(): void {
+    if (this.state !== 'in' || !this.me) {
+      if (this.state !== 'local') this.state = 'out';
+      return;
+    }
+    if (this.expired !== undefined) return;
     const { idle_seconds: idle, until, name } = this.me;
-    if (until && Date.now() >= Date.parse(until)) this.ended = `The login of ${name} was valid until ${clock(until)}.`;
-    else if (idle !== null && Date.now() - this.touched >= idle * 1000 - 2000) this.ended = `Nothing was done here for ${span(idle)}, and so the login of ${name} has ended.`;
-    else this.ended = `The login of ${name} was ended elsewhere: by an administrator, by a new password, or by a restart of the array.`;
+    if (until && Date.now() >= Date.parse(until)) this.expired = `The login of ${name} expired at ${clock(until)}.`;
+    else if (idle !== null && Date.now() - this.lastActivity >= idle * 1000 - 2000)
+      this.expired = `${name} was signed out after ${duration(idle)} without activity.`;
+    else
+      this.expired = `The login of ${name} was ended by an administrator, a password change or a restart of the array.`;
   }
 
   async signIn(name: string, password: string, code: string): Promise<void> {
-    const before = this.ended === undefined ? undefined : this.me?.name;
+    const before = this.expired === undefined ? undefined : this.me?.name;
     this.enter(await post<Me>('/session', { name, password, ...(code ? { code } : {}) }));
-    // What one user has filled in is not another's to see or to send.
+    // Input of one user must not be visible to, or be submitted by, another.
     if (before !== undefined && before !== this.me?.name) location.reload();
-    this.touched = Date.now();
+    this.lastActivity = Date.now();
   }
 
-  /** The one-time link is used: its user has this password, and is signed in. */
-  async useLink(name: string, password: string): Promise<void> {
+  /** Redeems the one-time link: sets the password of its user and signs in. */
+  async redeemLink(name: string, password: string): Promise<void> {
     this.enter(await post<Me>('/session/link', { token: this.link, password, ...(name ? { name } : {}) }));
   }
 
@@ -76,15 +95,15 @@ class SessionState {
     this.me = undefined;
   }
 
-  /** True when this role is enough for it. */
-  may(least: Role): boolean {
+  /** True if the role of the user is at least `least`. */
+  hasRole(least: Role): boolean {
     return !this.me || ROLES.indexOf(this.me.role) >= ROLES.indexOf(least);
   }
 
   private enter(me: Me): void {
     setCsrf(me.csrf ?? undefined);
     this.me = me;
-    this.ended = undefined;
+    this.expired = undefined;
     this.state = me.how === 'session' ? 'in' : 'local';
   }
 }

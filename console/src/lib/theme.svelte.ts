@@ -1,4 +1,4 @@
-// Light, dark, or as the machine has it. Kept in the browser.
+// Color theme: light, dark or system default, stored in the browser.
 
 export type Theme = 'auto' | 'light' | 'dark';
 const KEY = 'blockyard.theme';
@@ -10,13 +10,19 @@ class Themes {
     try {
       const kept = localStorage.getItem(KEY);
       if (kept === 'light' || kept === 'dark') this.choose(kept);
-    } catch { /* a browser that keeps nothing starts with auto */ }
+    } catch {
+      /* without storage the theme starts as auto */
+    }
   }
 
   choose(theme: Theme): void {
     this.chosen = theme;
     document.documentElement.dataset.theme = theme;
-    try { localStorage.setItem(KEY, theme); } catch { /* as above */ }
+    try {
+      localStorage.setItem(KEY, theme);
+    } catch {
+      /* as above */
+    }
   }
 }
 

@@ -1,11 +1,10 @@
-// What the API answers, by the names that the console uses. The shapes come from the API's own description:
-// `npm run types` makes schema.d.ts of it.
+// Names of the API types in the console. `npm run types` generates schema.d.ts from the OpenAPI document.
 
 import type { components } from './schema';
 
 type Schemas = components['schemas'];
 
-export type Trouble = Schemas['Problem'];
+export type StatusProblem = Schemas['Problem'];
 export type Engine = Schemas['EngineReport'];
 export type Status = Schemas['StatusReport'];
 export type Progress = Schemas['Progress'];
@@ -38,7 +37,7 @@ export type Host = Schemas['HostReport'];
 export type HostGroup = Schemas['HostGroupReport'];
 export type Target = Schemas['TargetReport'];
 export type Presentation = Schemas['PresentationReport'];
-export type Refused = Schemas['RefusedLogin'];
+export type DeniedLogin = Schemas['RefusedLogin'];
 export type Connection = Schemas['ConnectionReport'];
 export type Session = Schemas['SessionReport'];
 export type SessionLoss = Schemas['SessionLoss'];
