@@ -18,7 +18,7 @@ const CLAUSE_WORDS: [&str; 24] = [
 ];
 
 /// Names of types that say nothing to a storage engineer.
-const DENIED_TYPES: [&str; 92] = [
+const DENIED_TYPES: [&str; 89] = [
     "Annex",
     "Ask",
     "Asked",
@@ -51,8 +51,6 @@ const DENIED_TYPES: [&str; 92] = [
     "Gone",
     "Good",
     "Ground",
-    "Guest",
-    "Guests",
     "Had",
     "Hall",
     "Hear",
@@ -92,7 +90,6 @@ const DENIED_TYPES: [&str; 92] = [
     "Seen",
     "Sight",
     "Sleeves",
-    "Snack",
     "Standing",
     "Standings",
     "Steward",
