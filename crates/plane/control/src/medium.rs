@@ -59,6 +59,6 @@ pub(crate) fn admit_path(text: &str) -> Result<PathBuf, Refusal> {
     Err(Refusal::new(
         code::PATH_INVALID,
         format!("\"{}\" is not an absolute path", text.escape_debug()),
-        "start it with / and do not use ..",
+        "start it with / and leave out .. components",
     ))
 }

@@ -158,6 +158,6 @@ mod tests {
         assert_eq!(below(ROOM_GONE - 1, 1 << 30).problem().severity, Severity::Critical);
         let problem = below(8 << 20, 1 << 30).problem();
         assert_eq!((problem.severity, problem.state.as_str()), (Severity::Warning, "nearly full"));
-        assert!(problem.meaning.starts_with("8 MiB are free") && problem.meaning.contains("1 GiB"), "{problem:?}");
+        assert!(problem.meaning.starts_with("8 MiB free") && problem.meaning.contains("1 GiB"), "{problem:?}");
     }
 }

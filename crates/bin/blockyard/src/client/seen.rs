@@ -131,7 +131,7 @@ mod tests {
         };
         let (was, is) = (of(1 << 20, Value::Null, 1), of(2 << 20, json!(500), 9));
         let told = differences(&set_of(&was), &set_of(&is));
-        assert_eq!(told, ["policy.iops was off and is 500", "size was 1048576 and is 2097152"]);
+        assert_eq!(told, ["policy.iops changed from off to 500", "size changed from 1048576 to 2097152"]);
         assert!(differences(&set_of(&was), &set_of(&of(1 << 20, Value::Null, 7))).is_empty());
     }
 }

@@ -112,7 +112,7 @@ fn flood_of_requests_waits_for_whoever_does_not_read_its_answers() {
     }
     assert!(sent < 100_000, "the sender is held back");
     for _ in 0..sent {
-        assert!(is_refused(&hear(&socket), "lies below /etc"));
+        assert!(is_refused(&hear(&socket), "is below /etc"));
     }
     drop(socket);
     assert_eq!(helper.join().expect("it ends well"), 0);

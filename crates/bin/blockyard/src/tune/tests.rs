@@ -132,7 +132,7 @@ fn what_cannot_be_had_says_why() {
     picture.put("sys/devices/system/cpu/cpu0/cpufreq/scaling_available_governors", "powersave userspace");
     let all = look(&picture.root, &picture.array);
     for (name, why) in [
-        ("sda/scheduler", "no mq-deadline"),
+        ("sda/scheduler", "does not support mq-deadline"),
         ("net.ipv4.tcp_allowed_congestion_control", "no cubic"),
         ("eth2/tso", "not supported by the card"),
         ("governor", "not supported by this kernel"),
@@ -211,8 +211,7 @@ fn no_value_is_advised_with_a_reason_that_speaks_against_it() {
         "none ",
         "no effect",
         "slower on",
-        "mq-deadline \
-         0.7",
+        "mq-deadline 0.7",
         "0.8 of the 4 KiB",
     ];
     let picture = Picture::two_sockets();

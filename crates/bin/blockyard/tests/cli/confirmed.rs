@@ -68,13 +68,13 @@ fn what_has_changed_since_it_was_asked_about_is_kept_and_both_values_are_told() 
         lab.good(&["volume", "delete", "tank/vm1", "--yes"]);
         lab.good(&["volume", "create", "tank/vm1", "40MiB"]);
     });
-    refused(other, &["id was "]);
+    refused(other, &["id changed from "]);
     lab.good(&["snapshot", "create", "tank/vm1@noon"]);
     let locked = asked(&lab, "snapshot delete tank/vm1@noon", "tank/vm1@noon", || {
         lab.good(&["snapshot", "delete", "tank/vm1@noon", "--yes"]);
         lab.good(&["snapshot", "create", "tank/vm1@noon"]);
     });
-    refused(locked, &["id was "]);
+    refused(locked, &["id changed from "]);
     lab.good(&["snapshot", "delete", "tank/vm1@noon", "--yes"]);
     lab.good(&["volume", "delete", "tank/vm1", "--yes"]);
     let set = asked(&lab, "pool destroy tank", "tank", || {

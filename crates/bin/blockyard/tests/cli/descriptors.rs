@@ -52,7 +52,7 @@ fn connections_that_take_all_descriptors_leave_the_administrator_enough() {
     good(dir, "pool create tank --level raid5 d0 d1 d2");
     good(dir, "volume create tank/v 8MiB");
     let status = wait_for(dir, "status", |said| said.contains("open-file limit is nearly reached"));
-    assert!(status.contains("nearly all of the 96 open files"), "{status}");
+    assert!(status.contains("nearly all of the 96 allowed open files"), "{status}");
     assert_eq!(ask(dir, &["status", "--check", "--quiet"]).code, 7);
     assert!(wait_for(dir, "alert active --no-headers", |said| said.contains("BY-E915")).contains("critical"));
     drop(all);

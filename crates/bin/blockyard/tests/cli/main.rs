@@ -271,9 +271,9 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
             3,
             "nothing is presented to host web; present a volume to it first: blockyard present VOLUME web (BY-1106)",
         ),
-        ("session show 7", 3, "session 7 does not exist; see blockyard session list (BY-1112)"),
-        ("session record 7 --to it", 3, "session 7 does not exist; see blockyard session list (BY-1112)"),
-        ("session kill 7 --now", 3, "session 7 does not exist; see blockyard session list (BY-1112)"),
+        ("session show 7", 3, "there is no session 7; see blockyard session list (BY-1112)"),
+        ("session record 7 --to it", 3, "there is no session 7; see blockyard session list (BY-1112)"),
+        ("session kill 7 --now", 3, "there is no session 7; see blockyard session list (BY-1112)"),
         (
             "host add db",
             2,
@@ -375,7 +375,7 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
             "volume tank/none does not exist; see blockyard volume list (BY-1103)",
         ),
         ("pool remove-log none --lost", 3, "pool none does not exist; see blockyard pool list (BY-1102)"),
-        ("pool remove-log tank --lost", 3, "pool tank has no log; see blockyard pool show (BY-1425)"),
+        ("pool remove-log tank --lost", 3, "pool tank has no log device; see blockyard pool show (BY-1425)"),
         (
             "snapshot create tank/vm1",
             2,
@@ -650,7 +650,7 @@ fn trace_is_begun_shown_taken_out_and_stopped() {
     assert!(off.contains("tank/vm1\tno\t-"), "{off}");
     for options in [&["--stop"][..], &["--out", "it"], &["--out", "it", "--stop"]] {
         let refused = lab.bad(&[&["volume", "trace", "tank/vm1"], options].concat(), 3);
-        assert!(refused.contains("is not traced"), "{refused}");
+        assert!(refused.contains("no trace of volume tank/vm1 is running"), "{refused}");
     }
     assert!(!lab.dir.path().join("it").exists(), "a refusal leaves no file");
     lab.bad(&["volume", "trace", "tank/vm1", "--start", "--commands", "2000000"], 2);

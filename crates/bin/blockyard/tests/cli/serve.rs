@@ -207,7 +207,7 @@ fn pool_of_another_machine_is_imported_when_that_has_let_go_of_it_or_is_told_to_
              is surely down, import the pool with --force (BY-1422)\n"
         )
     );
-    assert_eq!(good(theirs, "pool import tank --force"), "pool tank is open and healthy, with 0 volumes\n");
+    assert_eq!(good(theirs, "pool import tank --force"), "pool tank imported: healthy, 0 volumes\n");
     let told = "pool tank forcibly imported; node alpha did not export it";
     let begun = Instant::now();
     while !good(theirs, "event list --no-headers").contains(told) {

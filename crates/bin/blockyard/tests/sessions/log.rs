@@ -328,7 +328,7 @@ fn log_that_fails_while_it_is_used_loses_nothing() {
             }
             sim.sleep(Duration::from_secs(3)).await;
             assert_eq!(stage.report().await.state, LogState::Failed);
-            stage.assert_said_once("everything that it held is on the pool's disks").await;
+            stage.assert_said_once("its contents are on the disks of the pool").await;
             assert_eq!((stage.times(event::LOG_FAILED).await, stage.times(event::LOG_SETTLED).await), (1, 1));
             stage.host.write(5, 0x55).await;
             let refused = stage.remove(false).await.unwrap_err();
@@ -342,7 +342,7 @@ fn log_that_fails_while_it_is_used_loses_nothing() {
             // Regression: the event said that the daemon had ended before everything was written, while the status knew
             // of no loss.
             assert_eq!(stage.report().await.state, LogState::Lost);
-            stage.assert_said_once("everything that it held is on the pool's disks").await;
+            stage.assert_said_once("its contents are on the disks of the pool").await;
             set_write_policy(&stage.node, "tank/vm1", "through").await.unwrap();
             stage.remove(false).await.unwrap();
             assert!(stage.node.pool().await.log.is_none());

@@ -62,7 +62,7 @@ fn number_of_a_volume_that_is_taken_away_is_nothing_and_no_other_volumes() {
         assert_eq!(refusal.code, code::PRESENTED_ALREADY);
         node.hide("tank/b").await;
         let refusal = present(&node, "tank/b", Some(0), false).await.unwrap_err();
-        assert!(refusal.code == code::LUN_REMEMBERED && refusal.message.contains("as volume tank/vm1"), "{refusal}");
+        assert!(refusal.code == code::LUN_REMEMBERED && refusal.message.contains("for volume tank/vm1"), "{refusal}");
         assert_eq!(present(&node, "tank/vm1", None, false).await, Ok(0), "it has its own number again");
         host.take_attention().await;
         assert_eq!(host.read(3).await, [0x5a; 512]);

@@ -152,7 +152,7 @@ fn member_that_the_array_needs_is_waited_for() {
         let pool = node.pool().await;
         assert_eq!((pool.state, state_of(&pool, 1)), (PoolState::Healthy, MemberState::InSync));
         let verdict = node.control.status.report().await.unwrap().verdict;
-        assert!(verdict.starts_with("disk d1 is not answering"), "{verdict}");
+        assert!(verdict.starts_with("disk d1 is not responding"), "{verdict}");
         disks[1].resume();
         ends(&sim, load.host.wait_for_answers()).await;
         assert_eq!(load.host.read(63).await[0], 9);

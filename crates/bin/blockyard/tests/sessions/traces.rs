@@ -139,7 +139,7 @@ fn trace_that_cannot_be_is_refused_and_says_why() {
         array.start_trace(0, 10).await.unwrap();
         assert_eq!(array.start_trace(0, 10).await.unwrap_err().code, code::TRACED_ALREADY);
         let refused = array.start_trace(1, TRACE_COMMANDS_MAX).await.unwrap_err();
-        assert!(refused.code == code::LIMIT_REACHED && refused.message.contains("10 are taken"), "{refused}");
+        assert!(refused.code == code::LIMIT_REACHED && refused.message.contains("10 are in use"), "{refused}");
         array.start_trace(1, TRACE_COMMANDS_MAX - 10).await.unwrap();
         array.stop_trace(0).await.unwrap();
         assert_eq!(array.start_trace(0, 11).await.unwrap_err().code, code::LIMIT_REACHED);

@@ -65,7 +65,7 @@ async fn program_that_talks_without_end_is_killed() {
     fs::write(&path, format!("#!/bin/sh\necho $$ > {}\nexec cat /dev/zero\n", pid.display())).expect("writes");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("is made a program");
     let refusal = ask(&path, Path::new("/dev/sdz")).await.expect_err("it says too much");
-    assert!(refusal.message.contains("more than 1048576 bytes"), "{refusal}");
+    assert!(refusal.message.contains("exceeds 1048576 bytes"), "{refusal}");
     let process = PathBuf::from("/proc").join(fs::read_to_string(&pid).expect("it ran").trim());
     let begun = std::time::Instant::now();
     while fs::read_to_string(process.join("stat")).is_ok_and(|stat| !stat.contains(") Z ")) {

@@ -115,7 +115,7 @@ async fn portal_group_refuses_to_stop_serving_under_a_session() {
     control.portals.add(second).await.expect("a portal");
     let standby = |force| PortalGroupSettings { settings: [("access".to_owned(), "standby".to_owned())].into(), force };
     let set = control.portal_groups.set(PortalGroupTag(1), standby(false)).await;
-    lists(set, "can no longer read or write: portal group 1 stops serving");
+    lists(set, "can no longer read or write: portal group 1 goes offline");
     control.portal_groups.set(PortalGroupTag(2), standby(false)).await.expect("nobody came through it");
 }
 
@@ -138,7 +138,7 @@ async fn portal_refuses_another_group_that_its_sessions_see_less_in() {
         .expect("nobody came through it");
     let address = model::PortalAddress(portal);
     let moved = control.portals.set(address, group("2", false)).await;
-    lists(moved, "can no longer read or write: portal group 2 does not serve");
+    lists(moved, "can no longer read or write: portal group 2 is offline");
     control.portals.set(address, group("3", false)).await.expect("it sees the same there");
     control.portals.set(address, group("2", true)).await.expect("is forced");
 }

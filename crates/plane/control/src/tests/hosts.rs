@@ -228,7 +228,7 @@ async fn demand_changes_without_the_secret_being_told_again() {
     let given = HostChange { chap: Some(secret), ..HostChange::default() };
     control.hosts.change(&name("web"), given).await.expect("it has a secret");
     let report = control.hosts.change(&name("web"), change).await.expect("changed");
-    assert_eq!(report.proof.to_string(), "may prove itself as web");
+    assert_eq!(report.proof.to_string(), "may authenticate as web");
     let told = array.access().hosts.into_iter().find(|host| host.name == name("web")).expect("known");
     let own = told.proof.own.expect("it still has one");
     assert_eq!((own.secret.expose(), own.demand), (&b"secret of the host"[..], Demand::Offered));

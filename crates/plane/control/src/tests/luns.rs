@@ -61,7 +61,7 @@ async fn number_that_another_volume_had_is_refused_by_name_and_given_when_that_i
     let refusal = control.presentations.present(at("b", "web", 0, false)).await.expect_err("it was volume a");
     assert_eq!(refusal.code, code::LUN_REMEMBERED);
     assert!(refusal.message.contains("host web used LUN 0 of iqn."), "{refusal}");
-    assert!(refusal.message.contains("as volume a, and would find volume b there"), "{refusal}");
+    assert!(refusal.message.contains("for volume a, and would find volume b there"), "{refusal}");
     assert!(refusal.hint.contains("--force") && refusal.hint.contains("blockyard host forget-luns web"), "{refusal}");
     assert_eq!(control.presentations.present(at("b", "web", 0, true)).await.expect("is forced").lun, 0);
     let raised = control.steward.events(crate::Wanted::default()).await;
@@ -79,7 +79,7 @@ async fn volume_made_again_under_its_old_name_is_another_one() {
     present(control, "a", "web").await;
     unpresent(control, "a", "web").await;
     remake(control, "a").await;
-    refused(control.presentations.present(at("a", "web", 0, false)).await, "as an earlier volume a");
+    refused(control.presentations.present(at("a", "web", 0, false)).await, "for an earlier volume a");
     assert_eq!(present(control, "a", "web").await, 1);
 }
 
@@ -190,8 +190,8 @@ async fn document_gives_no_number_to_another_volume_unless_it_may() {
     let mut document = control.config.export(&()).await.expect("a document");
     document.present[0].volume = "b".parse().expect("a name");
     let request = ApplyConfig { document: document.clone(), prune: true, ..ApplyConfig::default() };
-    refused(control.config.plan(&request, &()).await, "as volume a, and would find volume b");
-    refused(control.config.apply(request.clone(), &()).await, "as volume a");
+    refused(control.config.plan(&request, &()).await, "for volume a, and would find volume b");
+    refused(control.config.apply(request.clone(), &()).await, "for volume a");
     document.present[0].lun = None;
     let chosen = ApplyConfig { document, ..request.clone() };
     control.config.apply(chosen, &()).await.expect("takes another number");
@@ -253,7 +253,7 @@ async fn restored_configuration_gives_no_number_to_another_volume_unless_it_may(
     let then = control.config.past().await.expect("configurations")[0].version;
     unpresent(control, "a", "web").await;
     control.presentations.present(at("b", "web", 0, true)).await.expect("is forced");
-    refused(control.config.restore(then, RestoreConfig::default()).await, "as volume b, and would find volume a");
+    refused(control.config.restore(then, RestoreConfig::default()).await, "for volume b, and would find volume a");
     let reused = RestoreConfig { reuse_luns: true, ..RestoreConfig::default() };
     control.config.restore(then, reused).await.expect("is restored");
     assert_eq!(control.presentations.list()[0].volume.to_string(), "a");

@@ -38,7 +38,7 @@ fn file_that_stands_for_a_disk_is_opened_and_others_are_not() {
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("sets");
     denied(&policy, &program, "executable");
     let key = disk(dir.join("state/node.key"));
-    denied(&policy, &key, "the array itself");
+    denied(&policy, &key, "belongs to the state of the array");
     assert_eq!(policy.place(dir).err(), Some(Denial::System(Errno::INVAL)), "a folder");
     assert_eq!(policy.place(Path::new("/dev/null")).err(), Some(Denial::System(Errno::INVAL)), "no disk");
     assert_eq!(policy.place(&dir.join("none")).err(), Some(Denial::System(Errno::NOENT)));
@@ -52,9 +52,9 @@ fn symbolic_link_is_judged_where_it_leads() {
     let policy = policy(&dir.join("state"));
     let key = disk(dir.join("state/node.key"));
     symlink(&key, dir.join("looks-like-a-disk")).expect("links");
-    denied(&policy, &dir.join("looks-like-a-disk"), "the array itself");
+    denied(&policy, &dir.join("looks-like-a-disk"), "belongs to the state of the array");
     symlink(dir.join("state"), dir.join("folder")).expect("links");
-    denied(&policy, &dir.join("folder/node.key"), "the array itself");
+    denied(&policy, &dir.join("folder/node.key"), "belongs to the state of the array");
     let good = disk(dir.join("d0"));
     symlink(&good, dir.join("link")).expect("links");
     assert_eq!(policy.place(&dir.join("link")).map(|place| place.real), Ok(fs::canonicalize(good).expect("there")));

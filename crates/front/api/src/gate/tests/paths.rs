@@ -30,7 +30,7 @@ async fn path_that_is_not_offered_takes_an_admin() {
         let said = page.json();
         assert_eq!(said["code"], "BY-1807", "{said}");
         assert!(said["detail"].as_str().is_some_and(|detail| detail.contains("only an admin")), "{said}");
-        assert!(said["hint"].as_str().is_some_and(|hint| hint.contains("ask an administrator")), "{said}");
+        assert!(said["hint"].as_str().is_some_and(|hint| hint.contains("ask an admin")), "{said}");
     }
     assert!(!made.exists(), "nothing was made");
     assert_eq!(std::fs::metadata(&file).expect("is there").modified().expect("a time"), before);

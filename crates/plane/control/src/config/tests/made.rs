@@ -167,8 +167,8 @@ async fn plan_judges_room_for_thick_volumes_together() {
 async fn more_volumes_than_a_pool_or_an_array_takes_are_refused_before_one_is_made() {
     let (array, _) = furnished().await;
     for (name, count, told) in [
-        ("tank/many", model::POOL_VOLUMES_MAX, "pool tank takes 1024 volumes; it has "),
-        ("many", model::VOLUMES_MAX, "the array takes 16384 volumes; it has "),
+        ("tank/many", model::POOL_VOLUMES_MAX, "pool tank supports 1024 volumes; it has "),
+        ("many", model::VOLUMES_MAX, "the array supports 16384 volumes; it has "),
     ] {
         let mut document = Document { schema: 1, ..Document::default() };
         for number in 0..count {

@@ -71,7 +71,7 @@ async fn session_that_loses_two_volumes_is_one_session() {
     document.present.clear();
     let told = plan(&array, &document, true).await;
     assert_eq!(told.steps.iter().map(|step| step.sessions).collect::<Vec<_>>(), [1, 1]);
-    assert!(said(&told.steps).iter().all(|step| step.ends_with(" (1 session: loses it)")), "{:?}", told.steps);
+    assert!(said(&told.steps).iter().all(|step| step.ends_with(" (1 session: loses access)")), "{:?}", told.steps);
     assert_eq!(told.sessions, 1);
     document.host.clear();
     assert_eq!(plan(&array, &document, true).await.sessions, 2, "and so is one that ends besides");
@@ -91,7 +91,7 @@ async fn plan_says_who_leaves_a_group_and_who_is_asked_to_move() {
         .expect("is applied");
     document.group.get_mut(&name("all")).expect("is there").hosts = vec![name("web")];
     let told = plan(&array, &document, false).await;
-    assert_eq!(said(&told.steps), ["~ group all: db, web → web (1 session: loses it)"]);
+    assert_eq!(said(&told.steps), ["~ group all: db, web → web (1 session: loses access)"]);
     let portal = document.portal.values_mut().next().expect("a portal");
     portal.settings.insert("weight".to_owned(), "5".to_owned());
     let told = plan(&array, &document, false).await;
