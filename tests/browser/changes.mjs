@@ -24,7 +24,7 @@ await test('setup of an empty array with the defaults of the form: one request, 
   await go(a, '');
   await a.getByRole('link', { name: 'Set up array' }).click();
   // Only the initiator has no default.
-  await a.getByLabel('Initiator').fill(initiator);
+  await a.getByRole('textbox', { name: 'Initiator' }).fill(initiator);
   same(await a.getByLabel('Size').inputValue(), '1GiB', 'half of what four disks of 1 GiB hold as RAID 6');
   const command = 'blockyard up tank/vm1 1GiB';
   await a.getByText(command).waitFor();

@@ -36,7 +36,7 @@ await test('an empty array offers the setup form, which creates a volume that qe
   await page.getByRole('radio', { name: /RAID 6/ }).waitFor();
   same(await page.getByRole('radio', { name: /RAID 6/ }).isChecked(), true, 'six disks are proposed as RAID 6');
   await page.getByLabel('Size').fill('200MiB');
-  await page.getByLabel('Initiator').fill('no name');
+  await page.getByRole('textbox', { name: 'Initiator' }).fill('no name');
   await page.getByLabel('Host name').fill('web');
   await page.getByText(/blockyard up tank\/vm1 200MiB .*d5\.img --initiator/).waitFor();
   await page.screenshot({ path: `${shots}start.png`, fullPage: true });
@@ -44,7 +44,7 @@ await test('an empty array offers the setup form, which creates a volume that qe
   await page.getByRole('alert').filter({ hasText: 'no name' }).waitFor();
   same(cli('pool', 'list').length, 0, 'a refusal leaves nothing behind');
   same(await page.getByLabel('Size').inputValue(), '200MiB', 'what was entered stays');
-  await page.getByLabel('Initiator').fill(initiator);
+  await page.getByRole('textbox', { name: 'Initiator' }).fill(initiator);
   await page.getByRole('button', { name: 'Create', exact: true }).click();
   await page.getByText('Volume tank/vm1 presented to host web as LUN 0').waitFor();
   await page.getByText('iscsiadm -m discovery').waitFor();
