@@ -47,7 +47,11 @@ fn lab_measures_proves_and_finds_the_target_that_forgets() {
     // A target that discards writes is detected: the verification can fail.
     let null = run(dir.path(), &["run", file, "--only", "who=null"]);
     assert_eq!(null.code, 1);
-    assert!(null.stderr.contains("zeros where generation") && null.stderr.contains("blocks failed verification"), "{}", null.stderr);
+    assert!(
+        null.stderr.contains("zeros where generation") && null.stderr.contains("blocks failed verification"),
+        "{}",
+        null.stderr
+    );
     let unknown = run(dir.path(), &["run", file, "--only", "who=nobody"]);
     assert!(unknown.stderr.contains("only bare, ram, native, null"), "{}", unknown.stderr);
 }

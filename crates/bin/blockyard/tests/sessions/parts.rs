@@ -140,7 +140,10 @@ fn pool_that_was_written_in_two_parts_is_shown_with_both_and_an_operator_keeps_o
                     assert!(problem.action.contains(keep), "{case}: {problem:?}");
                 }
                 let findings = node.control.status.findings().await.unwrap();
-                assert!(findings.iter().any(|finding| finding.sentence.contains("in 2 separate parts")), "{findings:?}");
+                assert!(
+                    findings.iter().any(|finding| finding.sentence.contains("in 2 separate parts")),
+                    "{findings:?}"
+                );
                 let told = node.control.steward.events(control::Wanted::default()).await;
                 let why = told.iter().rev().find(|told| told.code == event::POOL_UNOPENED).unwrap();
                 assert!(why.sentence.contains("part 2: disk"), "{}", why.sentence);

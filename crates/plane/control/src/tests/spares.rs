@@ -58,7 +58,11 @@ async fn spare_takes_the_place_of_a_failed_member_by_itself() {
     assert_eq!(pool.groups[0].members[1].stands_for.as_deref(), Some("d1"), "this is remembered");
     let status = array.control.status.report().await.expect("a status");
     assert_eq!(status.severity, Severity::Warning);
-    assert!(status.verdict.contains("hot spare f1") && status.verdict.contains("a new disk for d1"), "{}", status.verdict);
+    assert!(
+        status.verdict.contains("hot spare f1") && status.verdict.contains("a new disk for d1"),
+        "{}",
+        status.verdict
+    );
     assert!(status.problems[0].meaning.contains("one more hot spare is ready"), "{:?}", status.problems);
 
     array.control.spares.add(&name("f2"), of("tank")).await.expect("a spare");
