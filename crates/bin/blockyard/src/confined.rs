@@ -23,12 +23,12 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 
 /// Connection to the helper, and the tie to its lifetime.
-pub(crate) struct HelperConnection {
+pub(crate) struct PrivilegedConnection {
     helper: u32,
     socket: OwnedFd,
 }
 
-impl HelperConnection {
+impl PrivilegedConnection {
     /// Ties this process to its helper: it is killed when the helper ends. Takes over the socket from standard input.
     ///
     /// *Errors*: the process was not started by a helper.

@@ -6,7 +6,7 @@
 use crate::args::ServeOptions;
 use crate::budget::{self, MemoryBudget};
 use crate::config::Config;
-use crate::confined::{self, Client, HelperConnection};
+use crate::confined::{self, Client, PrivilegedConnection};
 use crate::engine;
 use crate::failure::Failure;
 use crate::log;
@@ -44,7 +44,7 @@ pub(crate) fn serve(options: &ServeOptions, socket: Option<PathBuf>) -> Result<(
     // `--under` marks the second process. Without it, this process becomes the privileged helper, which starts the
     // daemon.
     let tie = match options.under {
-        Some(helper) => Some(HelperConnection::hold(helper)?),
+        Some(helper) => Some(PrivilegedConnection::hold(helper)?),
         None if config.sandbox => return privileged::run(&config),
         None => None,
     };
@@ -65,7 +65,7 @@ pub(crate) fn serve(options: &ServeOptions, socket: Option<PathBuf>) -> Result<(
     Ok(runtime.block_on(run(config, last_lines, tie))?)
 }
 
-async fn run(config: Config, last_lines: LastLines, tie: Option<HelperConnection>) -> Result<(), Refusal> {
+async fn run(config: Config, last_lines: LastLines, tie: Option<PrivilegedConnection>) -> Result<(), Refusal> {
     // The state folder is locked first: its owner also owns the disks, so two daemons never write to one pool.
     let store = open_store(&config)?;
     let mut listening = api::listen(&config.settings.socket)?.with_log(last_lines);
@@ -154,7 +154,7 @@ struct Confined {
 }
 
 /// Confines this process and connects to the helper. Without a helper nothing is confined.
-fn confine(config: &Config, tie: Option<HelperConnection>) -> Result<Confined, Refusal> {
+fn confine(config: &Config, tie: Option<PrivilegedConnection>) -> Result<Confined, Refusal> {
     let Some(tie) = tie else { return Ok(Confined { client: None, measures: confined::switched_off() }) };
     let measures = confined::confine(config);
     // The thread that reads the helper's answers is started after confinement, so that it inherits the filters.

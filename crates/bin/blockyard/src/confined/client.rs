@@ -34,7 +34,7 @@ impl Client {
     /// Starts the client and the thread that reads answers. The process exits when the helper closes its end.
     ///
     /// *Errors*: no thread.
-    pub(crate) fn start(tie: super::HelperConnection) -> io::Result<Arc<Self>> {
+    pub(crate) fn start(tie: super::PrivilegedConnection) -> io::Result<Arc<Self>> {
         let client = Arc::new(Self { socket: tie.socket, number: AtomicU32::new(1), waiting: Mutex::default() });
         let reader = client.clone();
         std::thread::Builder::new().name("helper".to_owned()).spawn(move || {
