@@ -11,7 +11,7 @@ fuzz_target!(|input: &[u8]| {
     let Some((&kind, bytes)) = input.split_first() else { return };
     // The reservations of a unit, which a catalog stores unchanged.
     if kind & 1 == 1 {
-        let _ = scsi::Kept::parse(bytes);
+        let _ = scsi::PersistentState::parse(bytes);
         return;
     }
     let mut image = Image::default();

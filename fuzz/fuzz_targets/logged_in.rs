@@ -3,7 +3,7 @@
 use iscsi::login::{Grant, InitiatorConfig};
 use iscsi::pdu::{Cid, Tsih};
 use iscsi::target::{Event, Gate, OpenGate};
-use iscsi::{Gathered, IscsiName, Offer, initiator, target};
+use iscsi::{SendSlices, IscsiName, Offer, initiator, target};
 use shard::Time;
 use std::rc::Rc;
 
@@ -64,7 +64,7 @@ fn login(offer: &Offer, tsih: Tsih, cid: Cid) -> (target::Session, initiator::Co
 pub fn drain_target(target: &mut target::Session, slot: usize) -> Vec<u8> {
     let mut all = Vec::new();
     while target.wants_to_send(slot) {
-        let mut slices = Gathered::new();
+        let mut slices = SendSlices::new();
         target.gather(slot, &mut slices);
         let before = all.len();
         slices.iter().for_each(|slice| all.extend_from_slice(slice));
@@ -78,7 +78,7 @@ pub fn drain_target(target: &mut target::Session, slot: usize) -> Vec<u8> {
 pub fn drain_initiator(initiator: &mut initiator::Connection) -> Vec<u8> {
     let mut all = Vec::new();
     while initiator.wants_to_send() {
-        let mut slices = Gathered::new();
+        let mut slices = SendSlices::new();
         initiator.gather(&mut slices);
         let before = all.len();
         slices.iter().for_each(|slice| all.extend_from_slice(slice));

@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use volume::{
     CreatePool, FoundPool, GroupPlan, GroupRecord, GroupRole, Lock, NewDisk, Pool, Provisioning, SnapshotPlan,
-    Standing, ThinPlan, Uuid, VolumePlan, Window, assemble, data_area, probe,
+    DiskState, ThinPlan, Uuid, VolumePlan, Window, assemble, data_area, probe,
 };
 
 const DISK_BLOCKS: u64 = volume::DISK_BYTES_MIN / 4096;
@@ -108,7 +108,7 @@ fn use_it(pool: &OpenPool, array: Rc<Array<Member>>) {
         created_at: 0,
     };
     let thin = now(pool.create_thin_volume(plan)).expect("there is room");
-    now(pool.keep_reservations(THIN, vec![1; 40])).expect("it is kept");
+    now(pool.store_reservations(THIN, vec![1; 40])).expect("it is kept");
     for version in 1..=2 {
         for block in 0..WRITTEN {
             let data = Buf::copy_of(&pattern(block, version)).freeze();
@@ -189,7 +189,7 @@ fn open(found: &FoundPool, disks: &[Rc<Disk>]) -> Option<OpenPool> {
             .positions
             .iter()
             .map(|position| {
-                let disk = position.probe.filter(|_| position.standing == Standing::Current)?;
+                let disk = position.probe.filter(|_| position.standing == DiskState::Current)?;
                 let area = data_area(Blocks(DISK_BLOCKS)).filter(|area| area.len >= record.member_blocks)?;
                 Some(Window::new(disks[disk].clone(), area))
             })
