@@ -4,7 +4,7 @@
 use crate::config::{Document, access, export};
 use crate::health::smart;
 use crate::recover::Copy;
-use crate::state::lun_memory::Known;
+use crate::state::lun_memory::LunIndex;
 use crate::store::{sheet, vault};
 use crate::{Settings, State};
 use model::{Timestamp, VolumeId};
@@ -45,9 +45,9 @@ pub fn state(json: &[u8]) {
     // No presentation may refer to a host that the data plane does not have.
     let seen = state.access(&settings().portals);
     assert!(seen.presentations.iter().all(|one| seen.hosts.iter().any(|host| host.name == one.host)));
-    assert_eq!(state.seen_counts().values().sum::<usize>() > 0, !seen.presentations.is_empty());
+    assert_eq!(state.mapping_counts().values().sum::<usize>() > 0, !seen.presentations.is_empty());
     // Every presented LUN must be among those that its host knows.
-    let known = Known::of(&state);
+    let known = LunIndex::of(&state);
     for record in &state.presentations {
         let Some(target) = state.targets.get(&record.target) else { continue };
         assert!(known.numbers_of(&record.host, &target.iqn, record.volume_id).contains(&record.lun));
