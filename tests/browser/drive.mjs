@@ -435,7 +435,7 @@ await test('a pool that another node did not export is imported forcibly by its 
   await dialog.getByText('blockyard pool import abroad --force --key-file abroad.key').waitFor();
   await dialog.getByLabel('Type abroad to confirm').fill('abroad');
   await verb.click();
-  await dialog.getByText(/the key file holds pool key [0-9a-f]{16}, but the pool needs/).waitFor();
+  await dialog.getByText(/the key file contains pool key [0-9a-f]{16}, but the pool needs/).waitFor();
   same(await field.getAttribute('aria-invalid'), 'true', 'the refusal belongs to the key');
   await accessible(page, 'a key that is not the pool’s');
   await page.screenshot({ path: `${shots}import-key.png` });
