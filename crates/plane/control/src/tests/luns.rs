@@ -66,7 +66,7 @@ async fn number_that_another_volume_had_is_refused_by_name_and_given_when_that_i
     assert_eq!(control.presentations.present(at("b", "web", 0, true)).await.expect("is forced").lun, 0);
     let raised = control.steward.events(crate::Wanted::default()).await;
     let told: Vec<_> = raised.iter().filter(|event| event.code == event::LUN_REPLACED).collect();
-    assert!(matches!(told[..], [one] if one.sentence.contains("is volume b now")), "{told:?}");
+    assert!(matches!(told[..], [one] if one.sentence.contains("is now volume b")), "{told:?}");
     assert_eq!(present(control, "a", "web").await, 1, "its number is another's now");
     unpresent(control, "b", "web").await;
     assert_eq!(present(control, "b", "web").await, 0, "and is b's from now on");
