@@ -242,8 +242,7 @@ fn gone(error: &hyper::Error) -> Refusal {
     Refusal::new(
         code::DAEMON_UNREACHABLE,
         message,
-        "check the daemon log, then check the current state before \
-         you repeat the command",
+        "check the daemon log, then check the current state before you repeat the command",
     )
 }
 

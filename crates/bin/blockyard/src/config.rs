@@ -207,10 +207,7 @@ impl Config {
         if !online.contains_all(cpus) {
             return wrong(
                 format!("cpus = {cpus} names cores that do not exist"),
-                format!(
-                    "choose from the online \
-                 cores: {online}"
-                ),
+                format!("choose from the online cores: {online}"),
             );
         }
         match self.shards.map(usize::from) {
@@ -263,10 +260,9 @@ fn names(listen: &[SocketAddr], more: &[String], settings: &Settings) -> Result<
         match uring::addresses() {
             Ok(local) => names.extend(local.into_iter().map(|local| local.address.to_string())),
             // The log has not been started yet.
-            Err(error) => eprintln!(
-                "blockyard: the addresses of this machine could not be added to the \
-                 certificate: {error}"
-            ),
+            Err(error) => {
+                eprintln!("blockyard: the addresses of this machine could not be added to the certificate: {error}")
+            }
         }
     }
     if let Some(wrong) = more.iter().find(|name| !api::is_host_name(name)) {

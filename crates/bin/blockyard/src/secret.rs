@@ -24,8 +24,7 @@ pub(crate) fn read(file: Option<&Path>, variable: &str, encoded: bool) -> Result
         Refusal::new(
             code::SECRET_INVALID,
             message,
-            "give a file that contains only the secret, or - for standard \
-             input",
+            "give a file that contains only the secret, or - for standard input",
         )
     })?;
     if bytes.last() == Some(&b'\n') {
@@ -39,12 +38,7 @@ fn decoded(constant: &[u8]) -> Result<SecretText, Failure> {
     let bytes = std::str::from_utf8(constant).ok().and_then(|text| iscsi::text::binary(text.trim_end()));
     let bytes = bytes.ok_or_else(|| {
         let message = "the secret is not a 0x or 0b constant";
-        Refusal::new(
-            code::SECRET_INVALID,
-            message,
-            "write 0x followed by hexadecimal digits, or 0b followed by \
-             base64",
-        )
+        Refusal::new(code::SECRET_INVALID, message, "write 0x followed by hexadecimal digits, or 0b followed by base64")
     })?;
     Ok(SecretText::of(&bytes))
 }

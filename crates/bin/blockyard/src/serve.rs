@@ -74,12 +74,7 @@ async fn run(config: Config, last_lines: LastLines, tie: Option<PrivilegedConnec
     }
     let confinement = confine(&config, tie)?;
     let mut asked = Stops::heard().map_err(|error| {
-        Refusal::new(
-            code::IO_FAILED,
-            format!("cannot install signal handlers: {error}"),
-            "start \
-             again",
-        )
+        Refusal::new(code::IO_FAILED, format!("cannot install signal handlers: {error}"), "start again")
     })?;
     let node = store.identity(&config.settings.node)?;
     // The memory limit is read before the shards start, since the sizes of their buffers and of the cache depend on it.

@@ -272,8 +272,7 @@ impl Alerts {
             Refusal::new(
                 code::RECEIVER_AWAY,
                 message,
-                "correct it with blockyard alert set, or check the mail \
-                 server or webhook",
+                "correct it with blockyard alert set, or check the mail server or webhook",
             )
         };
         sent.map(|said| ReceiverTest { said }).map_err(away)
@@ -474,8 +473,7 @@ fn keep(control: &Control, name: &str, value: &impl Serialize) -> Result<(), Ref
         Refusal::new(
             code::INTERNAL,
             format!("{name} cannot be encoded as JSON"),
-            "report this as a bug, with the \
-             daemon log",
+            "report this as a bug, with the daemon log",
         )
     })?;
     control.core.keep_document(name, value)

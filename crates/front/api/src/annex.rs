@@ -81,12 +81,8 @@ impl ExternalSections for DocumentSections {
         self.admit(document)?;
         // Changing users controls access, for which a token needs the scope.
         if document.user.is_some() && !self.caller.may_give_access("users") {
-            let message = format!(
-                "the document contains users, but {} has no scope \
-                 {}",
-                self.caller.name,
-                Scope::ACCESS
-            );
+            let message =
+                format!("the document contains users, but {} has no scope {}", self.caller.name, Scope::ACCESS);
             let hint = format!("remove [user], or create a token with --scope {}", Scope::ACCESS);
             return Err(Refusal::new(code::FORBIDDEN, message, hint));
         }

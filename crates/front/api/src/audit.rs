@@ -282,8 +282,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Refusal> +
         Err(Refusal::new(
             code::INTERNAL,
             "the audit log failed unexpectedly",
-            "report this as a bug, with the daemon \
-             log",
+            "report this as a bug, with the daemon log",
         ))
     })
 }

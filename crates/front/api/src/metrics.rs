@@ -77,8 +77,7 @@ fn node(text: &mut Text, status: &StatusReport) {
         ("blockyard_read_cache_limit_bytes", "Configured limit of the read cache.", memory.cache_max),
         (
             "blockyard_read_cache_allowed_bytes",
-            "Current limit of the read cache; lower while memory is \
-             low.",
+            "Current limit of the read cache; lower while memory is low.",
             memory.cache_now,
         ),
     ] {

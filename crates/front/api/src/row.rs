@@ -516,8 +516,7 @@ fn said<T: Serialize>(status: StatusCode, whole: Whole<T>) -> Result<Response, R
         Refusal::new(
             code::INTERNAL,
             "the response cannot be encoded as JSON",
-            "report this as a bug, with the \
-             daemon log",
+            "report this as a bug, with the daemon log",
         )
     })?;
     Ok((status, [(CONTENT_TYPE, "application/json")], text).into_response())

@@ -204,11 +204,8 @@ impl<W: World> Session<W> {
         let Some((host, target)) = found else { return };
         self.shard.hidden.happened(&format!("{} {} {number}", host.name, target.name), || {
             let subject = Subject::new(SubjectKind::Host, &host.name);
-            let what = format!(
-                "host {} requested LUN {number} of {}, which is not mapped to \
-                 it",
-                host.name, self.target
-            );
+            let what =
+                format!("host {} requested LUN {number} of {}, which is not mapped to it", host.name, self.target);
             let why = hidden::why(&view, host, target, self.tag, number);
             (subject, what, format!("{}, {why}", cdb.operation_name()))
         });

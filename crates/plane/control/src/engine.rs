@@ -120,10 +120,5 @@ fn gone() -> Refusal {
 pub(crate) fn unexpected(report: &Report) -> Refusal {
     // A report of another type than the order asks for is a bug of ours.
     tracing::error!(?report, "unexpected response from the data plane");
-    Refusal::new(
-        code::INTERNAL,
-        "unexpected response from the data plane",
-        "report this as a bug, with the \
-         daemon log",
-    )
+    Refusal::new(code::INTERNAL, "unexpected response from the data plane", "report this as a bug, with the daemon log")
 }

@@ -104,19 +104,13 @@ fn pool(pool: &PoolReport) -> Vec<Finding> {
         findings.push(Finding::warning(&subject, "has no redundancy: one failed disk loses all data", fix));
     } else if pool.spares.is_empty() {
         let fix = "add one with blockyard disk spare add DISK";
-        findings.push(Finding::warning(
-            &subject,
-            "has no hot spare: a failed disk is not replaced \
-             automatically",
-            fix,
-        ));
+        findings.push(Finding::warning(&subject, "has no hot spare: a failed disk is not replaced automatically", fix));
     }
     if pool.policy.scrub.every == ScrubEvery::Off {
         let fix = format!("schedule a monthly scrub: blockyard pool set {name} scrub=monthly");
         findings.push(Finding::warning(
             &subject,
-            "has no scheduled scrub: latent errors surface only when the \
-             data is read",
+            "has no scheduled scrub: latent errors surface only when the data is read",
             fix,
         ));
     }
@@ -182,8 +176,7 @@ fn paths(sessions: &[SessionReport], portals: &[PortalReport]) -> Vec<Finding> {
         Finding::warning(
             format!("host {host}"),
             sentence,
-            "add a session through another portal, with multipath: \
-             blockyard connect",
+            "add a session through another portal, with multipath: blockyard connect",
         )
     };
     // With a single portal no host can have two paths.

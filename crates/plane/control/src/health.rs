@@ -149,11 +149,7 @@ async fn ask(program: &Path, device: &Path) -> Result<Option<DiskHealth>, Refusa
     let (status, answer) = match timeout(PATIENCE, answer_of(child)).await {
         Err(_) => return Err(failed(format!("{} timed out", device.display()))),
         Ok(Err(error)) => {
-            return Err(failed(format!(
-                "smartctl output for {} cannot be read: \
-             {error}",
-                device.display()
-            )));
+            return Err(failed(format!("smartctl output for {} cannot be read: {error}", device.display())));
         }
         Ok(Ok(answered)) => answered,
     };

@@ -92,8 +92,7 @@ impl IsnsRegistration {
                 Some(Finding::warning(
                     subject,
                     sentence,
-                    "repair that server, or turn registration off with \
-                     blockyard isns off",
+                    "repair that server, or turn registration off with blockyard isns off",
                 ))
             }
         }

@@ -64,12 +64,8 @@ impl FileSpaceMonitor {
         }
         let noticed = self.notices.all().into_keys().filter(|(code, _)| *code == event::FILE_SYSTEM_FULL);
         for (code, subject) in noticed.filter(|(_, subject)| short.iter().all(|below| below.files[0] != *subject)) {
-            let sentence = format!(
-                "the file system of {} {} has free space \
-                 again",
-                subject.kind.as_str(),
-                subject.name
-            );
+            let sentence =
+                format!("the file system of {} {} has free space again", subject.kind.as_str(), subject.name);
             self.notices.settle(code, subject, event::FILE_SYSTEM_ROOM, &sentence);
         }
     }

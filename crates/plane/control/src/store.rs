@@ -384,8 +384,7 @@ fn load_key(path: &Path, read: &read::Read, opening: &Opening) -> Result<Vault, 
             format!("the key {} of this array is not at {}", listed(&known), path.display()),
             format!(
                 "restore node.key with the ID {} there, or give its path with key_file; if it is lost, start once \
-                 with --forget-secrets: CHAP secrets must be set again, and encrypted volumes need their pool \
-                 key",
+                 with --forget-secrets: CHAP secrets must be set again, and encrypted volumes need their pool key",
                 listed(&known)
             ),
         )),

@@ -21,8 +21,7 @@ pub fn random<const N: usize>() -> Result<[u8; N], Refusal> {
         Refusal::new(
             code::IO_FAILED,
             format!("the system random number generator failed: {error}"),
-            "repair the \
-             system",
+            "repair the system",
         )
     })?;
     Ok(bytes)

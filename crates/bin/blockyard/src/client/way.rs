@@ -75,22 +75,15 @@ impl Endpoint {
             Self::Remote(remote) => {
                 let headers = request.headers_mut();
                 let bearer = format!("Bearer {}", *remote.token);
-                let mut bearer = hyper::header::HeaderValue::from_str(&bearer).map_err(|_| {
-                    no_token(
-                        "it contains invalid \
-                         characters",
-                    )
-                })?;
+                let mut bearer = hyper::header::HeaderValue::from_str(&bearer)
+                    .map_err(|_| no_token("it contains invalid characters"))?;
                 // Debug output of headers must not contain the token.
                 bearer.set_sensitive(true);
                 headers.insert("authorization", bearer);
                 let host = if remote.host.contains(':') { format!("[{}]", remote.host) } else { remote.host.clone() };
-                let host = format!("{host}:{}", remote.port).parse().map_err(|_| {
-                    no_token(
-                        "its host name contains \
-                         invalid characters",
-                    )
-                })?;
+                let host = format!("{host}:{}", remote.port)
+                    .parse()
+                    .map_err(|_| no_token("its host name contains invalid characters"))?;
                 headers.insert("host", host);
                 over(remote.connect().await?, request).await
             }

@@ -292,12 +292,7 @@ pub(super) fn absolute(path: &Path) -> Result<String, Failure> {
     }
     let wrong = |why: &str| {
         let message = format!("the path \"{}\" cannot be used: {why}", path.display());
-        Failure::usage(&Refusal::new(
-            code::PATH_INVALID,
-            message,
-            "give the path of a block device or a regular \
-             file",
-        ))
+        Failure::usage(&Refusal::new(code::PATH_INVALID, message, "give the path of a block device or a regular file"))
     };
     let absolute = std::path::absolute(path).map_err(|error| wrong(&error.to_string()))?;
     let mut clean = PathBuf::new();

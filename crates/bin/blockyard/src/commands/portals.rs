@@ -23,10 +23,7 @@ pub(super) fn run(desk: &CommandContext, command: PortalCommand) -> Result<(), F
             let portal: PortalReport = answer.decode()?;
             let text = match portal.sessions {
                 0 => format!("portal {address} drained: no new sessions until blockyard portal resume {address}"),
-                n => format!(
-                    "portal {address} is draining: {n} sessions are asked to move, see blockyard portal \
-                     list"
-                ),
+                n => format!("portal {address} is draining: {n} sessions are asked to move, see blockyard portal list"),
             };
             desk.out.done(&answer, &text)
         }

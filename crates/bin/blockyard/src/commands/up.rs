@@ -60,8 +60,7 @@ fn host_name(options: &UpOptions) -> Result<Name, Failure> {
         (None, None) => Err(Refusal::new(
             code::HOST_EMPTY,
             "no host was given for the volume",
-            "give --initiator IQN or --host \
-                 NAME",
+            "give --initiator IQN or --host NAME",
         )
         .into()),
     }

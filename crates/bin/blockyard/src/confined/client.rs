@@ -80,13 +80,7 @@ impl Client {
             }
         };
         let answered = sent.map_err(io::Error::from).and_then(|_| {
-            told.recv_timeout(PATIENCE).map_err(|_| {
-                io::Error::new(
-                    ErrorKind::TimedOut,
-                    "the helper does not \
-                 respond",
-                )
-            })
+            told.recv_timeout(PATIENCE).map_err(|_| io::Error::new(ErrorKind::TimedOut, "the helper does not respond"))
         });
         // A request that failed is forgotten, so that a late answer is dropped.
         let answered = answered.inspect_err(|_| drop(self.waiting().remove(&request.number)))?;

@@ -128,10 +128,7 @@ impl Queue<'_> {
         Some(if is_there {
             advice
         } else {
-            advice.without_hope(format!(
-                "this kernel does not support {wanted} for \
-             it"
-            ))
+            advice.without_hope(format!("this kernel does not support {wanted} for it"))
         })
     }
 

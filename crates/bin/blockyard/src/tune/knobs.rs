@@ -282,8 +282,7 @@ pub(super) static GOVERNOR: Knob = processor(
     "a core in a deep sleep state or at a low clock wakes slowly",
     Documentation,
     "lower \
-         latency of single \
-         commands",
+         latency of single commands",
 );
 pub(super) static HALT_POLL: Knob = processor(
     "guest_halt_poll_ns",

@@ -88,14 +88,7 @@ impl Tcp<'_> {
         let wanted = format!("{} {CHOSEN}", advice.now);
         let advice = advice.file(&sysctl(CONGESTION_ALLOWED.name), wanted);
         let known = self.root.text(&sysctl("net.ipv4.tcp_available_congestion_control")).unwrap_or_default();
-        Some(if has(&known) {
-            advice
-        } else {
-            advice.without_hope(
-                "this kernel has no cubic; run modprobe \
-             tcp_cubic",
-            )
-        })
+        Some(if has(&known) { advice } else { advice.without_hope("this kernel has no cubic; run modprobe tcp_cubic") })
     }
 
     /// Recommends MTU probing for jumbo frames only.

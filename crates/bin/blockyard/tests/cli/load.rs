@@ -139,11 +139,7 @@ fn lab_keeps_what_was_measured_before_a_point_that_fails() {
     let told = run(dir.path(), &["run", file, "--out", out]);
     assert_eq!(told.code, 1, "{}", told.stdout);
     assert!(
-        told.stderr.contains("the results so far are in ")
-            && told.stderr.contains(
-                "who = \
-         broken"
-            ),
+        told.stderr.contains("the results so far are in ") && told.stderr.contains("who = broken"),
         "{}",
         told.stderr
     );

@@ -241,8 +241,7 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
             "host add db --initiator iqn.2001-04.com.example:WEB",
             4,
             "initiator iqn.2001-04.com.example:web belongs to host web; present to host web, or remove the \
-             initiator first with blockyard host change web --remove-initiator iqn.2001-04.com.example:web \
-             (BY-1202)",
+             initiator first with blockyard host change web --remove-initiator iqn.2001-04.com.example:web (BY-1202)",
         ),
         (
             "host add db --any --address 10.0.0.0/40",
@@ -298,8 +297,7 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         (
             "disk spare add d0",
             4,
-            "disk d0 is in use by pool tank; choose a free disk, see blockyard disk list \
-             (BY-1303)",
+            "disk d0 is in use by pool tank; choose a free disk, see blockyard disk list (BY-1303)",
         ),
         ("disk spare remove d5", 4, "disk d5 is not a hot spare; blockyard disk list shows the hot spares (BY-1311)"),
         ("pool set tank rebuild=faster", 2, "rebuild cannot be \"faster\"; write idle, balanced or fast (BY-1010)"),

@@ -34,10 +34,7 @@ fn presentation_to_whoever_comes_warns_as_one_to_everyone_does() {
     lab.good(&["host", "add", "any", "--any"]);
     let said = lab.good(&["present", "s2", "any"]);
     assert!(
-        said.starts_with(
-            "every initiator that belongs to no other host, as host any, has access to volume \
-         s2"
-        ),
+        said.starts_with("every initiator that belongs to no other host, as host any, has access to volume s2"),
         "{said}"
     );
     assert!(

@@ -154,10 +154,11 @@ fn shards_stay_on_the_cores_that_are_named() {
     assert!(end(&mut daemon, Signal::TERM).success());
     let sentence = ask(dir.path(), &["serve", "--cpus", "60000", "--state-dir", "state"]);
     assert_eq!(sentence.code, 2);
-    assert!(sentence.stderr.starts_with(
-        "blockyard: cpus = 60000 names cores that do not exist; choose from the \
-         online cores: 0"
-    ));
+    assert!(
+        sentence
+            .stderr
+            .starts_with("blockyard: cpus = 60000 names cores that do not exist; choose from the online cores: 0")
+    );
 }
 
 #[test]

@@ -112,8 +112,7 @@ mod tests {
 
     #[test]
     fn stanza_of_the_suite_is_found_among_others() {
-        let text = "\
-Types: deb
+        let text = "Types: deb
 URIs: http://off.test/debian
 Suites: bookworm
 Components: main

@@ -189,12 +189,7 @@ impl Forward {
     async fn after(&self, position: u64) -> Result<Vec<(u64, String)>, String> {
         let files = self.audit.files();
         let read = tokio::task::spawn_blocking(move || after(&files, position));
-        read.await.map_err(|error| error.to_string())?.map_err(|error| {
-            format!(
-                "the audit log cannot be read: \
-             {error}"
-            )
-        })
+        read.await.map_err(|error| error.to_string())?.map_err(|error| format!("the audit log cannot be read: {error}"))
     }
 
     /// Records the outcome, with an event when it changes.

@@ -21,8 +21,7 @@ pub(crate) fn sealed(record: &AuditRecord) -> Result<(String, String), Refusal> 
         Refusal::new(
             code::INTERNAL,
             "an audit record cannot be encoded as JSON",
-            "report this as a bug, with the \
-             daemon log",
+            "report this as a bug, with the daemon log",
         )
     })?;
     let (open, _) = text.rsplit_once(HASH_KEY).expect("the hash is the last key of a record");

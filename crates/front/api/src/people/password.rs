@@ -84,14 +84,8 @@ impl PasswordHasher {
         memory_kib: u32,
         passes: u32,
     ) -> Result<Vec<u8>, Refusal> {
-        let busy = || {
-            Refusal::new(
-                code::ASKED_TOO_OFTEN,
-                "too many logins at the same time",
-                "try again in a few \
-             seconds",
-            )
-        };
+        let busy =
+            || Refusal::new(code::ASKED_TOO_OFTEN, "too many logins at the same time", "try again in a few seconds");
         // Refused instead of queued without bound: every hash takes 19 MiB.
         let _place = self.places.clone().try_acquire_owned().map_err(|_| busy())?;
         let _turn = self.turns.clone().acquire_owned().await.map_err(|_| busy())?;
@@ -121,8 +115,7 @@ pub(crate) fn admit(password: &str, name: &str) -> Result<(), Refusal> {
     if different.len() < DIFFERENT_MIN {
         return weak(
             "the password has few different characters",
-            "use at least 5 different characters, such as \
-             four words",
+            "use at least 5 different characters, such as four words",
         );
     }
     // The user's name inside the password does not count toward its length.

@@ -100,8 +100,7 @@ impl Book {
                 Refusal::new(
                     code::INTERNAL,
                     "the users cannot be encoded as JSON",
-                    "report this as a bug, with the \
-                     daemon log",
+                    "report this as a bug, with the daemon log",
                 )
             })?;
             // Stored before it takes effect: what was answered must survive a restart.

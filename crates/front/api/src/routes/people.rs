@@ -279,8 +279,7 @@ fn cookie(secret: &str, seconds: u64) -> Result<HeaderMap, Refusal> {
         Refusal::new(
             code::INTERNAL,
             "the session cookie cannot be encoded",
-            "report this as a bug, with the daemon \
-             log",
+            "report this as a bug, with the daemon log",
         )
     })?;
     Ok(HeaderMap::from_iter([(header::SET_COOKIE, value)]))

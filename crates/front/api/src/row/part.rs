@@ -223,12 +223,7 @@ impl Question {
     fn left<T: Clone + Send + Sync + 'static>(&self) -> Result<T, Refusal> {
         self.extensions.get().cloned().ok_or_else(|| {
             tracing::error!("a request was not authorized");
-            Refusal::new(
-                code::INTERNAL,
-                "the request was not authorized",
-                "report this as a bug, with the daemon \
-                 log",
-            )
+            Refusal::new(code::INTERNAL, "the request was not authorized", "report this as a bug, with the daemon log")
         })
     }
 }

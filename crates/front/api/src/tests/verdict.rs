@@ -30,10 +30,7 @@ async fn all_doors_tell_what_events_say_is_so_until_it_ends() {
     let (counts, alerts, verdict) = told(&served).await;
     assert_eq!((counts, alerts.len()), (vec![1, 1, 1], 1));
     assert!(
-        verdict.starts_with(
-            "node node1 is missing part of its audit log: see blockyard audit \
-         verify"
-        ),
+        verdict.starts_with("node node1 is missing part of its audit log: see blockyard audit verify"),
         "{verdict}"
     );
     let (told_as, number) = &alerts[0];

@@ -28,8 +28,7 @@ impl<W: World> IscsiFront<W> {
         match (before.missing_at(portal.ip()).is_some(), now) {
             (false, Some(why)) => {
                 let sentence = format!(
-                    "portal {portal} is unreachable: {why}; no sessions are redirected there until this \
-                         is repaired"
+                    "portal {portal} is unreachable: {why}; no sessions are redirected there until this is repaired"
                 );
                 self.shard.engine.raise(event::PORTAL_LINK_DOWN, subject, sentence);
             }

@@ -101,8 +101,7 @@ impl TraceRoom {
                 Err(Refusal::new(
                     code::LIMIT_REACHED,
                     message,
-                    "trace fewer commands, or stop the trace of \
-                     another volume",
+                    "trace fewer commands, or stop the trace of another volume",
                 ))
             }
         }

@@ -134,11 +134,7 @@ fn admit_into(state: &State, group: &Name, host: &Name) -> Result<(), Refusal> {
         let (code, message) = if other.volume == shown.volume {
             (
                 code::PRESENTED_ALREADY,
-                format!(
-                    "volume {} is already presented to host {host}, as LUN \
-                 {}",
-                    other.volume, other.lun
-                ),
+                format!("volume {} is already presented to host {host}, as LUN {}", other.volume, other.lun),
             )
         } else {
             let (own, groups) = (&other.volume, &shown.volume);

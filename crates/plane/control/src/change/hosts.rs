@@ -125,13 +125,8 @@ impl Hosts {
 /// Returns the reason why removing the host would take something away.
 fn host_in_use(state: &State, name: &Name) -> Option<Refusal> {
     if let Some((group, _)) = state.groups.iter().find(|(_, hosts)| hosts.contains(name)) {
-        let (message, hint) = (
-            format!("host {name} is in group {group}"),
-            format!(
-                "run blockyard group leave {group} {name} \
-                 first"
-            ),
-        );
+        let (message, hint) =
+            (format!("host {name} is in group {group}"), format!("run blockyard group leave {group} {name} first"));
         return Some(Refusal::new(code::HOST_IN_USE, message, hint));
     }
     let seen = state.presentations.iter().find(|presentation| presentation.host == *name)?;

@@ -58,8 +58,7 @@ impl Pools {
             return Err(Refusal::new(
                 code::LOG_UNKNOWN,
                 format!("pool {name} has no log device"),
-                "see blockyard pool \
-                 show",
+                "see blockyard pool show",
             ));
         };
         if request.lost && !request.confirmed && log.state == LogState::Lost && !log.volumes.is_empty() {

@@ -90,8 +90,7 @@ fn admit_replaced(name: &DiskName, disk: &DiskReport, request: &Replace) -> Resu
         (DiskState::InUse, true, false) => Err(Refusal::new(
             code::UNCONFIRMED,
             format!(
-                "disk {name} is healthy, and {} would run without it until the rebuild has \
-                 finished",
+                "disk {name} is healthy, and {} would run without it until the rebuild has finished",
                 pool_of(disk)
             ),
             "repeat with --yes to confirm",

@@ -67,10 +67,8 @@ impl Portals {
         if !losses.is_empty() && !request.force {
             let message =
                 format!("{} sessions are logged in at portal {address}: {}", losses.len(), impact::named(&losses));
-            let hint = format!(
-                "drain the portal with blockyard portal drain {address}, or close the sessions \
-                 with --force"
-            );
+            let hint =
+                format!("drain the portal with blockyard portal drain {address}, or close the sessions with --force");
             return Err(impact::listed(Refusal::new(code::PORTAL_IN_USE, message, hint), losses));
         }
         // A portal that failed to open is unknown to the data plane.
@@ -122,11 +120,8 @@ impl Portals {
             let takes =
                 |other: &PortalPolicy| !other.drained && other.role != PortalRole::Front && other.tag == policy.tag;
             if drained && !others.iter().any(takes) {
-                let message = format!(
-                    "no other portal of group {} can take over the sessions of \
-                     {address}",
-                    policy.tag
-                );
+                let message =
+                    format!("no other portal of group {} can take over the sessions of {address}", policy.tag);
                 let hint = "add one with blockyard portal add, or resume a drained one";
                 return Err(Refusal::new(code::PORTAL_LAST, message, hint));
             }

@@ -97,8 +97,7 @@ impl Configuration {
         let prune = *prune;
         if document.schema != super::document::FORM {
             let message = format!(
-                "the document has schema {}, but this version reads \
-                     {}",
+                "the document has schema {}, but this version reads {}",
                 document.schema,
                 super::document::FORM
             );

@@ -72,10 +72,7 @@ impl Configuration {
             let hint = "write POOL/VOLUME, such as tank/vm1";
             return Err(Refusal::new(
                 code::NAME_INVALID,
-                format!(
-                    "volume name {volume} contains no pool for the \
-                 disks"
-                ),
+                format!("volume name {volume} contains no pool for the disks"),
                 hint,
             ));
         }

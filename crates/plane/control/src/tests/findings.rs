@@ -21,8 +21,7 @@ async fn findings_say_what_the_array_lacks_the_worst_first_and_what_is_good() {
     let (no_spare, no_scrub) = (
         "has no hot spare: a failed disk is not replaced automatically",
         "has no scheduled scrub: latent errors \
-             surface only when the \
-             data is read",
+             surface only when the data is read",
     );
     assert_eq!(of(&lacking, "pool tank"), [no_spare, no_scrub]);
     let spare = lacking.iter().find(|one| one.sentence == no_spare).expect("it was looked at");
@@ -34,8 +33,7 @@ async fn findings_say_what_the_array_lacks_the_worst_first_and_what_is_good() {
     control.pools.set(&"tank".parse().expect("a name"), PoolSettings { settings }).await.expect("scrubbed");
     assert_eq!(
         of(&control.status.findings().await.expect("told"), "pool tank"),
-        ["has a hot spare and scheduled \
-         scrubs"]
+        ["has a hot spare and scheduled scrubs"]
     );
     control.pools.create(new_pool("quick", Level::Raid0, &["r0"])).await.expect("a pool");
     let findings = control.status.findings().await.expect("told");

@@ -367,8 +367,7 @@ pub(crate) fn of_stalled(disk: &DiskReport, pools: &[PoolReport]) -> Option<Prob
             pool.name
         ),
         action: format!(
-            "check its cable and its enclosure, or remove it from the pool with blockyard disk fail \
-             {name}"
+            "check its cable and its enclosure, or remove it from the pool with blockyard disk fail {name}"
         ),
     })
 }

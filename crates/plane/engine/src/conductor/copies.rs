@@ -111,11 +111,9 @@ impl Copies {
     pub(super) fn admit_whole(&self, name: &VolumeName) -> Result<(), Refusal> {
         match self.running.borrow().get(name) {
             None => Ok(()),
-            Some(copying) => Err(busy(format!(
-                "volume {name} is incomplete: {} is being copied to \
-                 it",
-                copying.source
-            ))),
+            Some(copying) => {
+                Err(busy(format!("volume {name} is incomplete: {} is being copied to it", copying.source)))
+            }
         }
     }
 

@@ -219,16 +219,8 @@ impl<W: World> Conductor<W> {
     /// Returns an absent member to its slot: the disk of `member`, which was not there when its pool was opened.
     pub(super) async fn return_disk(&self, disk: &DiskName, member: DiskId) -> Result<PoolReport, Refusal> {
         let hint = "see blockyard pool list";
-        let unknown = || {
-            Refusal::new(
-                code::DISK_NOT_MEMBER,
-                format!(
-                    "disk {disk} is not a member of an open \
-             pool"
-                ),
-                hint,
-            )
-        };
+        let unknown =
+            || Refusal::new(code::DISK_NOT_MEMBER, format!("disk {disk} is not a member of an open pool"), hint);
         let (pool, id) = self.pool_with(member).await.ok_or_else(unknown)?;
         let home = self.pool_home(&pool)?.home;
         let path = self.free_disk(disk).await?.path;

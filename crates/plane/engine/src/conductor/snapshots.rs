@@ -41,16 +41,12 @@ impl<W: World> Conductor<W> {
 
     pub(super) async fn clone_snapshot(&self, new: pool::NewClone) -> Result<VolumeReport, Refusal> {
         if new.name.pool() != new.snapshot.volume.pool() {
-            let message = format!(
-                "a clone must be in the pool of its snapshot {}, and {} is \
-                 not",
-                new.snapshot, new.name
-            );
+            let message =
+                format!("a clone must be in the pool of its snapshot {}, and {} is not", new.snapshot, new.name);
             return Err(Refusal::new(
                 code::POOLS_DIFFER,
                 message,
-                "choose a name in that pool, or copy the volume \
-                 instead",
+                "choose a name in that pool, or copy the volume instead",
             ));
         }
         self.admit_name(&new.name)?;

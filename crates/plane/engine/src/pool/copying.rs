@@ -59,12 +59,8 @@ pub(crate) async fn copy_member<W: World>(
     pool.admit_change_of_members(group)?;
     let state = &pool.groups[group];
     if pool.member_state(group, number) != MemberState::InService || state.copying.borrow().is_some() {
-        let message = format!(
-            "disk {} of pool {} cannot be copied at \
-             present",
-            pool.disk_name(group, number),
-            pool.name
-        );
+        let message =
+            format!("disk {} of pool {} cannot be copied at present", pool.disk_name(group, number), pool.name);
         return Err(Refusal::new(code::POOL_BUSY, message, "wait until the rebuild or the copy has finished"));
     }
     let disk = MemberSlot { pool: &pool, group, member: number }.open_replacement(&candidate, force).await?;
@@ -91,8 +87,7 @@ pub(crate) async fn copy_member<W: World>(
         return Err(Refusal::new(
             code::POOL_BUSY,
             "another member of the group is being copied",
-            "wait until it \
-             has finished",
+            "wait until it has finished",
         ));
     }
     let before = state.copying.replace(Some(Rc::new(copying)));

@@ -129,8 +129,7 @@ impl<W: World> Growth<'_, W> {
         assert!(after >= before, "a pool with larger members is not smaller");
         let gained = Size::new(after - before);
         let sentence = format!(
-            "group {group} of pool {} expanded to the full size of its disks, {} \
-                 more",
+            "group {group} of pool {} expanded to the full size of its disks, {} more",
             self.pool.name,
             gained.iec()
         );

@@ -151,11 +151,8 @@ impl<W: World> OpenPool<W> {
             let groups = self.pool.status().groups;
             // The log device is in the catalog, but its group was not assembled.
             if groups.iter().flat_map(|group| &group.record.members).any(|member| member.disk == uuid(disk)) {
-                let message = format!(
-                    "pool {} was opened without its log device, and this disk belongs to \
-                     it",
-                    self.name
-                );
+                let message =
+                    format!("pool {} was opened without its log device, and this disk belongs to it", self.name);
                 return Refusal::new(code::LOG_AWAY, message, "rejoin the disk with blockyard disk replace DISK DISK");
             }
             let message = format!("no disk of pool {} has the identity {disk}", self.name);

@@ -364,8 +364,7 @@ pub(super) async fn assemble_group<W: World>(
             opened.batches,
             opened.images,
             opened.judged = opened.resolved_blocks,
-            "the log of a group \
-             was replayed"
+            "the log of a group was replayed"
         );
         not_joined = opened.not_joined;
         (array, Trouble { left_out: opened.rejected, holes: opened.lost_batches })

@@ -269,11 +269,7 @@ impl<W: World> OpenPool<W> {
         let Some(loss) = self.loss() else { return Ok(()) };
         Err(Refusal::new(
             code::POOL_FENCED,
-            format!(
-                "pool {} is no longer owned by this node: \
-             {loss}",
-                self.name
-            ),
+            format!("pool {} is no longer owned by this node: {loss}", self.name),
             hint,
         ))
     }

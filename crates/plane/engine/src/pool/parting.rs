@@ -87,8 +87,7 @@ pub(super) fn keep_one<W: World>(
         return Err(Refusal::new(
             code::POOL_SPLIT,
             message,
-            "detach the disks of the other part, then import the \
-             pool",
+            "detach the disks of the other part, then import the pool",
         ));
     }
     if !taking.confirmed {

@@ -100,12 +100,9 @@ pub(super) fn grow_refusal<W: World>(error: &GrowError, pool: &OpenPool<W>, grou
             let why = format!("disk {} is not in sync", pool.disk_name(group, *member));
             refuse(code::POOL_BUSY, why, "replace it and wait for the rebuild")
         }
-        GrowError::Busy => refuse(
-            code::POOL_BUSY,
-            "it is already being expanded".to_owned(),
-            "wait until that \
-             has finished",
-        ),
+        GrowError::Busy => {
+            refuse(code::POOL_BUSY, "it is already being expanded".to_owned(), "wait until that has finished")
+        }
         GrowError::NotProtected | GrowError::TooOften | GrowError::Level(_) => {
             refuse(code::GROUP_FIXED, error.to_string(), add_group)
         }

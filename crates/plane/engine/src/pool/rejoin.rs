@@ -55,10 +55,8 @@ impl<W: World> MemberSlot<'_, W> {
         take(&mut self.pool.groups[group].slots.borrow_mut()[usize::from(member)]);
         if self.fill(disk).await {
             let (name, pool) = (self.pool.disk_name(group, member), &self.pool.name);
-            let sentence = format!(
-                "disk {name} of pool {pool} is available again; resync of its missed writes \
-                 started"
-            );
+            let sentence =
+                format!("disk {name} of pool {pool} is available again; resync of its missed writes started");
             self.pool.shard.raise(event::DISK_RETURNED, Subject::new(SubjectKind::Disk, &name), sentence);
         }
         Ok(())

@@ -21,10 +21,8 @@ struct Lost {
 impl Lost {
     /// Holds back all volumes that may have writes in the log.
     fn altogether(names: &[Uuid], why: &str) -> Self {
-        let reason = format!(
-            "its last acknowledged writes are in the log device of its pool, which cannot be \
-             used: {why}"
-        );
+        let reason =
+            format!("its last acknowledged writes are in the log device of its pool, which cannot be used: {why}");
         Self { why: why.to_owned(), held: names.iter().map(|&volume| (volume, reason.clone())).collect() }
     }
 }
@@ -174,11 +172,8 @@ impl<W: World> LogReplay<'_, W> {
         let amount = Size::new(replayed.bytes).iec();
         let (count, name) =
             (if volumes == 1 { "a volume".to_owned() } else { format!("{volumes} volumes") }, &self.pool.name);
-        let sentence = format!(
-            "{amount} in {} records replayed from the log device of pool {name} to \
-             {count}",
-            replayed.records
-        );
+        let sentence =
+            format!("{amount} in {} records replayed from the log device of pool {name} to {count}", replayed.records);
         tracing::info!("{sentence}");
         self.pool.raise(event::LOG_REPLAYED, sentence);
     }

@@ -64,11 +64,7 @@ impl<W: World> LogReturn<'_, W> {
         opened.agree().await?;
         self.pool.raise(
             event::LOG_RETURNED,
-            format!(
-                "the log device of pool {} is available again, on disk \
-             {name}",
-                self.pool.name
-            ),
+            format!("the log device of pool {} is available again, on disk {name}", self.pool.name),
         );
         self.serve_those_who_waited().await
     }

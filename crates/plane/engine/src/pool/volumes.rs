@@ -152,8 +152,7 @@ pub(crate) async fn set_policy<W: World>(
         Ok(()) => Ok(pool.report_of(&unit)),
         Err(error) => {
             let message = format!(
-                "the write policy of volume {name} is unchanged: acknowledged writes cannot be destaged: \
-                     {error}"
+                "the write policy of volume {name} is unchanged: acknowledged writes cannot be destaged: {error}"
             );
             Err(Refusal::new(code::POLICY_IMPOSSIBLE, message, "see blockyard status, then try again"))
         }

@@ -75,8 +75,7 @@ impl<W: World> OpenPool<W> {
         Err(Refusal::new(
             code::POOL_BUSY,
             message,
-            "wait until it has finished; blockyard pool show shows the \
-             time left",
+            "wait until it has finished; blockyard pool show shows the time left",
         ))
     }
 
@@ -257,10 +256,8 @@ impl<W: World> GroupRepair<W> {
         let gained = Size::new(after - before).iec();
         let written = self.pool.groups[group].written_bytes(None).saturating_sub(written);
         let taken = work.summary(self.pool.shard.world.now(), written, "its disks");
-        let sentence = format!(
-            "reshape of group {group} of pool {name} to {members} members finished, {gained} \
-             more{taken}"
-        );
+        let sentence =
+            format!("reshape of group {group} of pool {name} to {members} members finished, {gained} more{taken}");
         tracing::info!("{sentence}");
         self.pool.raise(event::RESHAPE_ENDED, sentence);
         true

@@ -67,10 +67,7 @@ fn at(portal: &str, initiator: &IscsiName, names: &BTreeSet<&str>, own: &Own) ->
         return vec![Finding::good(subject, format!("lists {} targets, none with a name of this array", found.len()))];
     }
     let finding = |(name, at): (String, String)| {
-        let sentence = format!(
-            "is also the name of a target at {at}. Hosts treat both as one target and corrupt \
-             data"
-        );
+        let sentence = format!("is also the name of a target at {at}. Hosts treat both as one target and corrupt data");
         Finding::bad(format!("target {name}"), sentence, RENAME_TARGET)
     };
     twice.into_iter().map(finding).collect()

@@ -113,10 +113,9 @@ fn of_errors(policy: &ErrorPolicy) -> String {
 fn of_scrub(scrub: &ScrubReport) -> String {
     let found = match (scrub.mismatches, scrub.unreadable, scrub.healed) {
         (0, 0, 0) => "all right".to_owned(),
-        (wrong, unreadable, healed) => format!(
-            "{wrong} stripes inconsistent, {unreadable} unreadable, {healed} \
-             repaired"
-        ),
+        (wrong, unreadable, healed) => {
+            format!("{wrong} stripes inconsistent, {unreadable} unreadable, {healed} repaired")
+        }
     };
     match (&scrub.progress, scrub.ended) {
         (Some(progress), _) if scrub.state.runs() => {

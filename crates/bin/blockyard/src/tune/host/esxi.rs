@@ -33,10 +33,7 @@ pub(super) fn steps(terms: Terms, machine: Machine) -> Vec<Step> {
         }
     }
     let queues = vec![
-        format!(
-            "# The array accepts {commands} commands in flight per session. Takes effect after a restart of \
-             ESXi."
-        ),
+        format!("# The array accepts {commands} commands in flight per session. Takes effect after a restart of ESXi."),
         format!(
             "esxcli system module parameters set --module=iscsi_vmk --parameter-string='iscsivmk_LunQDepth={commands}'"
         ),

@@ -111,8 +111,7 @@ pub(super) fn network(machine: Machine) -> Vec<Step> {
     ]);
     cards.push(format!("ethtool -L NIC combined {}", machine.queues));
     cards.push(
-        "# Jumbo frames, only if every switch and the array support them: see blockyard tune show on the \
-         array"
+        "# Jumbo frames, only if every switch and the array support them: see blockyard tune show on the array"
             .to_owned(),
     );
     cards.push("ip link set dev NIC mtu 9000".to_owned());

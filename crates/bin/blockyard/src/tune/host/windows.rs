@@ -19,8 +19,7 @@ fn cards(machine: Machine) -> Step {
         "# PORT1 and so on stand for the ports that carry iSCSI: Get-NetAdapter; Get-NetAdapterRss shows the \
          processors near each."
             .to_owned(),
-        "# ClosestStatic: queues stay on processors of the socket of the card. Each port has its own \
-         processors."
+        "# ClosestStatic: queues stay on processors of the socket of the card. Each port has its own processors."
             .to_owned(),
     ];
     // With hyper-threads, RSS uses the first processor of each core.
@@ -36,8 +35,7 @@ fn cards(machine: Machine) -> Step {
         ));
     }
     lines.push(
-        "# Jumbo frames, only if every switch and the array support them: see blockyard tune show on the \
-         array"
+        "# Jumbo frames, only if every switch and the array support them: see blockyard tune show on the array"
             .to_owned(),
     );
     let port = |n: u16| {

@@ -56,10 +56,8 @@ pub(super) fn of_reservation(
         DeniedAccess::Writes => "writes are",
         DeniedAccess::ReadsAndWrites => "reads and writes are",
     };
-    let sentence = format!(
-        "it is reserved by others, {held}; for host {host} {is} refused (RESERVATION CONFLICT, \
-         18h)"
-    );
+    let sentence =
+        format!("it is reserved by others, {held}; for host {host} {is} refused (RESERVATION CONFLICT, 18h)");
     Some(Point::bad(sentence, mend(report, volume)))
 }
 
