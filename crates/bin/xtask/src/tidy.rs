@@ -48,8 +48,9 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
         println!("{name}: {circle}");
     }
     println!("assertions: {}", assertions::summary(&sources));
-    println!("language: {}", language::summary(&sources));
-    findings.extend(ratchet.check(&sources, &tree));
+    println!("{}", language::summary(&sources));
+    findings.extend(ratchet.check(&sources));
+    findings.extend(language::check_pages(&tree));
     findings.extend(rust::check_paths(&tree));
     findings.extend(tree::check_marks(&tree));
     findings.extend(rows::check(&tree, &rust::test_names(&sources)));

@@ -1,12 +1,11 @@
 //! Language rules of `docs/style.md` that a program can check: first words of doc comments, names of types, and line
 //! lengths in docs.
 //!
-//! Each rule counts its breaches per crate or page. The ratchet excuses what is left of older text.
+//! Each rule is absolute: a breach is a finding at its line.
 
-use super::modules;
 use super::rust::Source;
 use super::tree::Tree;
-use std::collections::BTreeMap;
+use super::{Finding, modules};
 
 /// Longest line of a page of docs, in characters. Tables, links, markup and code blocks are as long as they have to be.
 const DOC_LINE_CHARS_MAX: usize = 120;
@@ -110,15 +109,6 @@ const DENIED_TYPES: [&str; 89] = [
     "Who",
 ];
 
-/// Doc comments of a crate, and lines of its production code.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Density {
-    docs: usize,
-    clauses: usize,
-    lines: usize,
-    comments: usize,
-}
-
 /// True if a doc comment with this first line begins with a clause instead of a noun or a verb.
 pub(super) fn begins_with_clause(line: &str) -> bool {
     let line = line.trim_start_matches(|c: char| !c.is_alphanumeric());
@@ -131,34 +121,14 @@ pub(super) fn is_denied_type(name: &str) -> bool {
     DENIED_TYPES.contains(&name)
 }
 
-/// Doc comments that begin with a clause, by crate.
-pub(super) fn clauses(sources: &[Source]) -> BTreeMap<String, usize> {
-    by_crate(sources, |source| source.clauses.len())
-}
-
-/// Types with denied names, by crate.
-pub(super) fn denied_types(sources: &[Source]) -> BTreeMap<String, usize> {
-    by_crate(sources, |source| source.denied_types.len())
-}
-
-fn by_crate(sources: &[Source], count: impl Fn(&Source) -> usize) -> BTreeMap<String, usize> {
-    let mut all = BTreeMap::new();
-    for source in sources {
-        *all.entry(crate_of(&source.path).to_owned()).or_default() += count(source);
-    }
-    all
-}
-
-/// The crate of a source file by its floor, `fuzz` for the fuzz targets.
-fn crate_of(path: &str) -> &str {
-    let Some(inside) = path.strip_prefix("crates/") else { return path.split('/').next().unwrap_or_default() };
-    inside.match_indices('/').nth(1).map_or(inside, |(end, _)| &inside[..end])
-}
-
-/// Lines of each page of docs that are too long to read, and to compare in a diff.
-pub(super) fn long_lines(tree: &Tree) -> BTreeMap<String, usize> {
+/// Finds lines of docs that are too long to read, and to compare in a diff.
+pub(super) fn check_pages(tree: &Tree) -> Vec<Finding> {
     let pages = tree.ending(".md").filter(|file| is_page(&file.path));
-    pages.map(|file| (file.path.clone(), long_lines_of(&file.text))).collect()
+    let what = format!("the line is longer than {DOC_LINE_CHARS_MAX} characters");
+    pages
+        .flat_map(|file| long_lines(&file.text).into_iter().map(|line| format!("{}:{line}", file.path)))
+        .map(|place| Finding::new(place, &*what))
+        .collect()
 }
 
 /// True for pages that people write: tests write the manual of the command line and the list of codes.
@@ -168,42 +138,32 @@ fn is_page(path: &str) -> bool {
         && !["docs/operate/cli.md", "docs/operate/errors.md"].contains(&path)
 }
 
-fn long_lines_of(text: &str) -> usize {
+/// Numbers of the lines that are too long although they could be broken.
+fn long_lines(text: &str) -> Vec<usize> {
     let mut in_code = false;
-    let mut count = 0;
-    for line in text.lines() {
+    let mut found = Vec::new();
+    for (index, line) in text.lines().enumerate() {
         if line.trim_start().starts_with("```") {
             in_code = !in_code;
         }
         let is_free =
             in_code || line.starts_with('|') || line.trim_start().starts_with(['[', '<']) || !line.contains(' ');
-        count += usize::from(!is_free && line.chars().count() > DOC_LINE_CHARS_MAX);
+        if !is_free && line.chars().count() > DOC_LINE_CHARS_MAX {
+            found.push(index + 1);
+        }
     }
-    count
+    found
 }
 
-/// Share of doc comments that begin with a clause, and of production lines that are comments inside code.
+/// Share of production lines that are comments inside code.
 pub(super) fn summary(sources: &[Source]) -> String {
-    let mut all = Density::default();
+    let (mut comments, mut lines) = (0, 0);
     for source in sources.iter().filter(|source| modules::place(&source.path).is_some()) {
-        all.docs += source.docs;
-        all.clauses += source.clauses.len();
-        all.lines += source.production_lines + source.comment_lines;
-        all.comments += source.comment_lines - source.doc_lines;
+        comments += source.comment_lines - source.doc_lines;
+        lines += source.production_lines + source.comment_lines;
     }
-    let percent = |part: usize, whole: usize| {
-        let tenths = (part * 1000).checked_div(whole).unwrap_or_default();
-        format!("{}.{} %", tenths / 10, tenths % 10)
-    };
-    format!(
-        "doc comments that begin with a clause: {} of {} ({}); comments inside code: {} of {} production lines ({})",
-        all.clauses,
-        all.docs,
-        percent(all.clauses, all.docs),
-        all.comments,
-        all.lines,
-        percent(all.comments, all.lines)
-    )
+    let tenths = (comments * 1000).checked_div(lines).unwrap_or_default();
+    format!("comments inside code: {comments} of {lines} production lines ({}.{} %)", tenths / 10, tenths % 10)
 }
 
 /// First lines of doc comments in a source text, each with its line number, in order.
@@ -237,28 +197,35 @@ mod tests {
         sources_of(&[("crates/pure/raid/src/a.rs".into(), text)])
     }
 
+    fn places(text: &str) -> Vec<String> {
+        sources(text)[0].check().iter().map(ToString::to_string).collect()
+    }
+
     #[test]
-    fn doc_comment_that_begins_with_a_clause_is_counted_once() {
+    fn doc_comment_that_begins_with_a_clause_is_found_once() {
         let text =
             "//! How it goes.\n\n/// What an array is,\n/// which is long.\nstruct A;\n/// A stripe.\nstruct B;\n";
-        assert_eq!(clauses(&sources(text)), BTreeMap::from([("pure/raid".into(), 2)]));
-        assert_eq!(clauses(&sources("/// Whatsoever.\n// What it is.\nstruct B;\n"))["pure/raid"], 0);
+        let found = places(text);
+        assert!(found[0].starts_with("crates/pure/raid/src/a.rs:1: ") && found[1].contains("a.rs:3: "), "{found:?}");
+        assert_eq!(found.len(), 2);
+        assert_eq!(places("/// Whatsoever.\n// What it is.\nstruct B;\n"), Vec::<String>::new());
     }
 
     #[test]
-    fn type_of_a_denied_name_is_counted() {
+    fn type_of_a_denied_name_is_found() {
         let text = "struct Told;\nenum Way { A }\ntrait Asked {}\nfn told() {}\nstruct ToldTwice;\n";
-        assert_eq!(denied_types(&sources(text))["pure/raid"], 3);
+        assert_eq!(places(text).len(), 3);
     }
 
     #[test]
-    fn long_line_of_a_page_is_counted_unless_it_cannot_be_broken() {
+    fn long_line_of_a_page_is_found_unless_it_cannot_be_broken() {
         let long = "word ".repeat(30);
         let page = format!("{long}\n| {long} |\n```\n{long}\n```\n{}\n", "x".repeat(200));
-        assert_eq!(long_lines_of(&page), 1);
+        assert_eq!(long_lines(&page), [1]);
         let file = |path: &str| TextFile { path: path.into(), text: long.clone() };
         let tree = Tree { files: vec![file("docs/raid.md"), file("docs/operate/cli.md")] };
-        assert_eq!(long_lines(&tree), BTreeMap::from([("docs/raid.md".into(), 1)]));
+        let what = "the line is longer than 120 characters";
+        assert_eq!(check_pages(&tree), [Finding::new("docs/raid.md:1", what)]);
     }
 
     #[test]

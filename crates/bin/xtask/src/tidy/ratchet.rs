@@ -1,9 +1,8 @@
-//! Limits for files, functions, import cycles, methods per type, assertions per crate and language, with a list of
-//! exceptions that may only shrink.
+//! Limits for files, functions, import cycles, methods per type and assertions per crate, with a list of exceptions
+//! that may only shrink.
 
 use super::rust::Source;
-use super::tree::Tree;
-use super::{Finding, assertions, language, modules};
+use super::{Finding, assertions, modules};
 use anyhow::{Context, Result};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -35,15 +34,6 @@ pub(super) struct Ratchet {
     /// Lower bound of assertions per 1,000 functions, by crate.
     #[serde(default)]
     assertions: BTreeMap<String, usize>,
-    /// Number of doc comments that begin with a clause, by crate.
-    #[serde(default)]
-    clauses: BTreeMap<String, usize>,
-    /// Number of types with a denied name, by crate.
-    #[serde(default)]
-    denied_types: BTreeMap<String, usize>,
-    /// Number of lines that are too long, by page.
-    #[serde(default)]
-    long_lines: BTreeMap<String, usize>,
 }
 
 impl Ratchet {
@@ -54,7 +44,7 @@ impl Ratchet {
     }
 
     /// Finds values above their limit, and exceptions that permit more than necessary.
-    pub(super) fn check(&self, sources: &[Source], tree: &Tree) -> Vec<Finding> {
+    pub(super) fn check(&self, sources: &[Source]) -> Vec<Finding> {
         let files: BTreeMap<_, _> =
             sources.iter().map(|source| (source.path.clone(), source.production_lines)).collect();
         let mut functions = BTreeMap::new();
@@ -73,9 +63,6 @@ impl Ratchet {
             compare(&self.functions, &functions, FUNCTION_LINES_MAX, "lines"),
             compare(&self.circles, &circles, CIRCLE_MODULES_MAX, "modules import each other in a circle"),
             compare(&self.methods, &methods, METHODS_MAX, "methods"),
-            compare(&self.clauses, &language::clauses(sources), 0, "doc comments begin with a clause"),
-            compare(&self.denied_types, &language::denied_types(sources), 0, "types have names of the deny list"),
-            compare(&self.long_lines, &language::long_lines(tree), 0, "lines are longer than 120 characters"),
             assertions::check(&self.assertions, &assertions::densities(sources)),
         ]
         .concat()
@@ -127,34 +114,24 @@ mod tests {
 
     #[test]
     fn lengths_within_the_limits_pass() {
-        assert_eq!(Ratchet::default().check(&[source(600, 70)], &Tree::default()), []);
+        assert_eq!(Ratchet::default().check(&[source(600, 70)]), []);
     }
 
     #[test]
     fn file_and_function_that_are_too_long_are_found() {
-        assert_eq!(Ratchet::default().check(&[source(601, 71)], &Tree::default()).len(), 2);
+        assert_eq!(Ratchet::default().check(&[source(601, 71)]).len(), 2);
     }
 
     #[test]
     fn exception_excuses_exactly_what_it_says() {
-        assert_eq!(ratchet(700, 90).check(&[source(700, 90)], &Tree::default()), []);
-        assert_eq!(ratchet(700, 90).check(&[source(701, 91)], &Tree::default()).len(), 2);
+        assert_eq!(ratchet(700, 90).check(&[source(700, 90)]), []);
+        assert_eq!(ratchet(700, 90).check(&[source(701, 91)]).len(), 2);
     }
 
     #[test]
     fn exception_that_is_no_longer_needed_or_too_generous_is_found() {
-        assert!(
-            ratchet(700, 90)
-                .check(&[source(650, 80)], &Tree::default())
-                .iter()
-                .all(|f| f.what.contains("lower its figure"))
-        );
-        assert!(
-            ratchet(700, 90)
-                .check(&[source(10, 10)], &Tree::default())
-                .iter()
-                .all(|f| f.what.contains("delete the row"))
-        );
-        assert_eq!(ratchet(700, 90).check(&[], &Tree::default()).len(), 2);
+        assert!(ratchet(700, 90).check(&[source(650, 80)]).iter().all(|f| f.what.contains("lower its figure")));
+        assert!(ratchet(700, 90).check(&[source(10, 10)]).iter().all(|f| f.what.contains("delete the row")));
+        assert_eq!(ratchet(700, 90).check(&[]).len(), 2);
     }
 }

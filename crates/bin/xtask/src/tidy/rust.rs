@@ -31,12 +31,10 @@ pub(super) struct Source {
     pub comment_lines: usize,
     /// Documentation lines among `comment_lines`.
     pub doc_lines: usize,
-    /// Number of doc comments, tests included.
-    pub docs: usize,
     /// Lines where a doc comment begins with a clause.
-    pub clauses: Vec<usize>,
-    /// Types whose names are denied.
-    pub denied_types: Vec<String>,
+    clauses: Vec<usize>,
+    /// Types whose names are denied, with their lines.
+    denied_types: Vec<(String, usize)>,
     /// Functions outside `#[cfg(test)]`.
     pub functions: Vec<Function>,
     /// Paths outside `#[cfg(test)]` that begin with `crate`, `super` or `self`.
@@ -83,6 +81,12 @@ impl Source {
         }
         for (what, line) in &self.unfinished {
             findings.push(Finding::new(at(*line), format!("`{what}` is unfinished work")));
+        }
+        for &line in &self.clauses {
+            findings.push(Finding::new(at(line), "the doc comment begins with a clause; begin with a noun or a verb"));
+        }
+        for (name, line) in &self.denied_types {
+            findings.push(Finding::new(at(*line), format!("`{name}` is on the deny list of type names")));
         }
         for (name, line) in &self.names {
             findings.extend(name.fault().map(|what| Finding::new(at(*line), what)));

@@ -19,10 +19,8 @@ pub(super) fn read(path: &str, text: &str, syntax: &syn::File) -> Source {
     };
     walk.visit_file(syntax);
     walk.count_lines();
-    let docs = language::doc_comments(text);
-    walk.source.docs = docs.len();
-    walk.source.clauses =
-        docs.iter().filter(|(_, first)| language::begins_with_clause(first)).map(|&(line, _)| line).collect();
+    let docs = language::doc_comments(text).into_iter();
+    walk.source.clauses = docs.filter(|(_, first)| language::begins_with_clause(first)).map(|(line, _)| line).collect();
     walk.source
 }
 
@@ -48,7 +46,7 @@ impl Walk<'_> {
     fn type_name(&mut self, ident: &Ident) {
         self.name(ident);
         if language::is_denied_type(&ident.to_string()) {
-            self.source.denied_types.push(ident.to_string());
+            self.source.denied_types.push((ident.to_string(), ident.span().start().line));
         }
     }
 
