@@ -7,13 +7,10 @@
 //! the disks stay as they are for the next opening. A disk that is out of space is retried for some seconds
 //! first.
 //!
-//! Exchange of a member for a joining disk, which gets every commit already: the joining disk takes the place with the
-//! commit that follows the first one that it has taken. No other commit comes between these two. The first asks the
-//! member like any other, because the members beside it may all be unable to take it; where the member alone misses it,
-//! the member is not failed. So a crash finds the member, or the joining disk after that, at most one commit behind.
-//!
 //! A commit whose waiters were all dropped is finished by a task of its own: it is half written, and others
 //! wait for the flushes of the same disks.
+
+mod exchange;
 
 pub(crate) use crate::catalog::SINCE_NEXT;
 use crate::catalog::{Catalog, GroupRecord, GroupRole, MemberRecord, MemberState};
@@ -23,6 +20,7 @@ use crate::owner::{Loss, OwnershipState};
 use crate::slot;
 use block::{BlockDevice, IoError, IoErrorKind, Lba, Stable, View};
 use cluster::Claim;
+use exchange::Exchange;
 use futures_util::FutureExt;
 use futures_util::future::{LocalBoxFuture, join_all};
 use shard::{Pause, SingleFlight, Spawner, retry_on_error};
@@ -78,13 +76,6 @@ pub(crate) struct Store<D> {
     /// Commit in flight. Its result is kept in `state`.
     commits: SingleFlight<Infallible>,
     spawner: Spawner,
-}
-
-/// Member in service and the joining disk that takes its place.
-#[derive(Clone, Copy)]
-struct Exchange {
-    old: Uuid,
-    new: Uuid,
 }
 
 struct State<D> {
@@ -290,18 +281,6 @@ impl<D: BlockDevice + 'static> Store<D> {
         self.state.borrow_mut().guests.retain(|guest| *guest != id);
     }
 
-    /// Gives the joining disk `new` the place of the member `old` with the next commit but one, if it takes the next
-    /// one and `old` is still in service then.
-    ///
-    /// *Shape*: the caller commits a change after this. The catalog says then which of the two has the place. Where it
-    /// is `new`, that is durable with the latest change.
-    pub(crate) fn exchange(&self, old: Uuid, new: Uuid) {
-        let mut state = self.state.borrow_mut();
-        assert!(state.guests.contains(&new), "a disk gets commits before it gets a place");
-        let before = state.exchange.replace(Exchange { old, new });
-        assert!(before.is_none(), "one member is exchanged at a time");
-    }
-
     /// Removes `disk`; only a commit in flight may still hold it.
     pub(crate) fn detach(&self, id: Uuid) {
         self.end_joining(id);
@@ -465,24 +444,6 @@ impl<D: BlockDevice + 'static> State<D> {
         groups.filter(loses).all(|group| serves_without(group, failed) || !serves_without(group, &[]))
     }
 
-    /// Makes the exchange after a commit that went to its joining disk, or gives it up. Returns the member that has
-    /// lost its place.
-    fn exchange_after(&mut self, outcome: &[Took<D>]) -> Option<Uuid> {
-        let Exchange { old, new } = self.exchange?;
-        let took = outcome.iter().find(|took| took.id == new)?;
-        self.exchange = None;
-        let member = self.catalog.member_mut(old).filter(|member| member.state == MemberState::InService)?;
-        if took.result.is_err() {
-            return None;
-        }
-        *member = MemberRecord { disk: new, state: MemberState::InService, since: SINCE_NEXT };
-        if self.catalog.must_announce() {
-            self.catalog.written = Some(SINCE_NEXT);
-        }
-        self.guests.retain(|guest| *guest != new);
-        Some(old)
-    }
-
     /// Records that a member was given up. Writes will follow without an announcement, unless the pool is still
     /// being opened.
     fn note_member_failed(&mut self) {
@@ -584,13 +545,6 @@ impl NewSlot {
             left.set(behind);
         }
         Ok(())
-    }
-}
-
-impl<D> Store<D> {
-    /// Gives up the exchange that no commit has decided yet.
-    pub(crate) fn end_exchange(&self) {
-        self.state.borrow_mut().exchange = None;
     }
 }
 
