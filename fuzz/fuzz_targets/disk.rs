@@ -35,7 +35,7 @@ impl BlockDevice for Disk {
             optimal_bytes: 4096,
             volatile_cache: false,
             discard_zeroes: false,
-            prefers_fresh: false,
+            prefers_unlogged: false,
         }
     }
 

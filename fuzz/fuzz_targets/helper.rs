@@ -7,7 +7,7 @@ use privilege::{Answer, Request};
 
 fuzz_target!(|input: &[u8]| {
     if let Ok(request) = Request::parse(input) {
-        assert!(request.fits());
+        assert!(request.has_valid_path());
         assert_eq!(request.emit(), input);
     }
     if let Ok(answer) = Answer::parse(input) {

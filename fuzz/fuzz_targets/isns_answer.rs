@@ -2,12 +2,12 @@
 //! memory use is bounded by the bytes received.
 #![no_main]
 
-use isns::{Answers, Tag};
+use isns::{ResponseParser, Tag};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
     let Some((&cut, bytes)) = input.split_first() else { return };
-    let mut answers = Answers::default();
+    let mut answers = ResponseParser::default();
     for piece in bytes.chunks(usize::from(cut) + 1) {
         answers.handle(piece);
         loop {
@@ -15,11 +15,11 @@ fuzz_target!(|input: &[u8]| {
                 Ok(None) => break,
                 Ok(Some(answer)) => {
                     let whole = answer.attributes().all(|attribute| attribute.is_ok());
-                    assert!(answer.tells(Tag::ENTITY_IDENTIFIER).is_ok() || !whole);
+                    assert!(answer.has_attribute(Tag::ENTITY_IDENTIFIER).is_ok() || !whole);
                     assert!(answer.period().is_ok() || !whole);
                     assert!(answer.entity().is_ok() || !whole);
                     let named = answer.attributes().flatten().filter(|(tag, _)| *tag == Tag::PG_ISCSI_NAME).count();
-                    let located = answer.located();
+                    let located = answer.reachable_targets();
                     assert!(located.is_ok_and(|located| located.len() <= named) || !whole);
                 }
                 Err(_) => return,

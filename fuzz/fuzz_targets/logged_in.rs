@@ -50,7 +50,7 @@ fn login(offer: &Offer, tsih: Tsih, cid: Cid) -> (target::Session, initiator::Co
                     let auth = iscsi::chap::Auth::None;
                     target.grant(Grant { auth, portal_group_tag: 1, target_alias: None }, NOW);
                 }
-                Event::Proven => target.place(Ok(Tsih(1)), NOW),
+                Event::Authenticated => target.assign_session(Ok(Tsih(1)), NOW),
                 _ => {}
             }
         }

@@ -31,13 +31,13 @@ impl BlockDevice for Strict {
         self.check(self.geometry().extent_of(start, data.len()).expect("a unit writes whole blocks that are there"));
         self.0.write(start, data).await
     }
-    fn read_at_once(&self, extent: Extent) -> Option<Result<Rope, IoError>> {
+    fn try_read(&self, extent: Extent) -> Option<Result<Rope, IoError>> {
         self.check(extent);
-        self.0.read_at_once(extent)
+        self.0.try_read(extent)
     }
-    fn write_at_once(&self, start: Lba, data: &[u8]) -> Option<Result<Written, IoError>> {
+    fn try_write(&self, start: Lba, data: &[u8]) -> Option<Result<Written, IoError>> {
         self.check(self.geometry().extent_of(start, data.len()).expect("a unit writes whole blocks that are there"));
-        self.0.write_at_once(start, data)
+        self.0.try_write(start, data)
     }
     async fn flush(&self, after: Written) -> Result<Stable, IoError> {
         self.0.flush(after).await

@@ -19,7 +19,7 @@ use raid::{Array, Layout, Level, Options, Shape};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use volume::{
-    CreatePool, FoundPool, GroupPlan, GroupRecord, GroupRole, Lock, NewDisk, Pool, Provisioning, SnapshotPlan,
+    CreatePool, AssembledPool, GroupPlan, GroupRecord, GroupRole, Lock, NewDisk, Pool, Provisioning, SnapshotPlan,
     DiskState, ThinPlan, Uuid, VolumePlan, Window, assemble, data_area, probe,
 };
 
@@ -77,7 +77,7 @@ impl Base {
         let pool = now(Pool::create(plan, vec![array.clone()])).expect("new disks");
         use_it(&pool, array.clone());
         if clean {
-            now(pool.rest());
+            now(pool.drain());
             let _: Stable = now(array.close()).expect("members of memory");
         }
         Self { images: disks.iter().map(|disk| structured(disk.image.take())).collect(), is_mirrored: mirrored }
@@ -85,7 +85,7 @@ impl Base {
 }
 
 fn use_it(pool: &OpenPool, array: Rc<Array<Member>>) {
-    let node = Node { id: Uuid::from_u128(3), name: "n1".to_owned(), seat: Uuid::from_u128(4), machine: None };
+    let node = Node { id: Uuid::from_u128(3), name: "n1".to_owned(), boot_instance: Uuid::from_u128(4), machine: None };
     now(pool.ownership().claim(&node, 1_700_000_000)).expect("nobody else has it");
     let plan = VolumePlan {
         id: PLAIN,
@@ -180,7 +180,7 @@ fn level_of(code: u8) -> Option<Level> {
 }
 
 /// Opens the pool over its arrays, as the data plane does.
-fn open(found: &FoundPool, disks: &[Rc<Disk>]) -> Option<OpenPool> {
+fn open(found: &AssembledPool, disks: &[Rc<Disk>]) -> Option<OpenPool> {
     found.admit(survives).ok()?;
     let mut arrays = Vec::new();
     let groups = found.catalog.groups.iter().zip(&found.groups);
@@ -189,7 +189,7 @@ fn open(found: &FoundPool, disks: &[Rc<Disk>]) -> Option<OpenPool> {
             .positions
             .iter()
             .map(|position| {
-                let disk = position.probe.filter(|_| position.standing == DiskState::Current)?;
+                let disk = position.probe.filter(|_| position.state == DiskState::Current)?;
                 let area = data_area(Blocks(DISK_BLOCKS)).filter(|area| area.len >= record.member_blocks)?;
                 Some(Window::new(disks[disk].clone(), area))
             })
@@ -239,7 +239,7 @@ fn look_at(pool: &OpenPool, price: Price) {
     assert!(checked.is_ok() || price != Price::Nothing, "the maps cannot be checked");
     let _ = now(pool.dump());
     let _ = now(pool.repair(true));
-    now(pool.rest());
+    now(pool.drain());
 }
 
 /// Reads the written data, every `step` blocks in `version`, and then writes if possible.

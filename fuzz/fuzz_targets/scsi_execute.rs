@@ -8,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 use memory_unit::{BLOCK_BYTES, Strict, now, unit};
 use scsi::{
     Cdb, Command, LogicalUnit, Lun, ManagementOutcome, NexusId, Outcome, SenseKey, Status, TaskAttribute,
-    TaskManagement, TaskTag, absent, judge,
+    TaskManagement, TaskTag, no_unit, judge,
 };
 
 /// Length of a command in the input: two bytes of parameters and a CDB, followed by its data.
@@ -35,7 +35,7 @@ fn execute(unit: &LogicalUnit<Strict>, circumstances: u8, cdb: Cdb, data: &[u8])
     let bytes = if circumstances & 0x80 == 0 { data.len() } else { data.len().min(32) * BLOCK_BYTES as usize };
     let mut data_out = Buf::zeroed(bytes);
     data_out.iter_mut().zip(data.iter().cycle()).for_each(|(to, from)| *to = *from);
-    let _: Outcome = absent::execute(cdb, &[Lun::of(0)]);
+    let _: Outcome = no_unit::execute(cdb, &[Lun::of(0)]);
     let judged = judge(cdb, &unit.shape());
     let command = Command {
         tag: TaskTag(0),

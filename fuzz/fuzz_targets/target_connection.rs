@@ -29,7 +29,7 @@ fuzz_target!(|input: &[u8]| {
                     target.respond_task_management(request.task, TaskFunctionOutcome::Complete);
                 }
                 Event::SendTargets { task, .. } => target.respond_targets(task, &[]),
-                Event::Login(_) | Event::Proven | Event::FullFeature(_) | Event::CommandsLost(_) | Event::Closed(_) => {
+                Event::Login(_) | Event::Authenticated | Event::FullFeature(_) | Event::CommandsLost(_) | Event::Closed(_) => {
                 }
             }
         }

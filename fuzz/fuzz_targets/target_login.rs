@@ -32,7 +32,7 @@ fn drain(login: &mut TargetLogin, auth: &Auth, handle: &mut Tsih) {
                 *handle = if question.tsih == Tsih(0) { Tsih(9) } else { question.tsih };
                 login.grant(Grant { auth: auth.clone(), portal_group_tag: 1, target_alias: None });
             }
-            TargetStep::Proven => login.place(Ok(*handle)),
+            TargetStep::Authenticated => login.assign_session(Ok(*handle)),
             TargetStep::Respond { text, .. } => assert!(text.len() <= 8192),
             TargetStep::FullFeature(agreed) => {
                 let proven = agreed.identity.authentication;

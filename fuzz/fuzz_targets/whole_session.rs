@@ -13,7 +13,7 @@ mod wire;
 use block::View;
 use iscsi::Offer;
 use iscsi::pdu::{AsyncEvent, Cid, Lun, TaskFunction, TaskFunctionOutcome};
-use iscsi::target::{self, CommandAtOnce, Event, Gate, Response, Verdict};
+use iscsi::target::{self, CompleteCommand, Event, Gate, Response, Verdict};
 use libfuzzer_sys::fuzz_target;
 use memory_unit::{Strict, now, unit};
 use script::{Input, Step};
@@ -56,19 +56,19 @@ impl Gate for UnitGate<'_> {
             return Verdict::TAKE_ALL;
         }
         match scsi::judge(scsi::Cdb::new(cdb), &self.unit.shape()).map_or(0, |need| need.data_out) {
-            0 => Verdict::Forgo,
+            0 => Verdict::ExecuteWithoutData,
             bytes => Verdict::Take { bytes_max: u32::try_from(bytes).unwrap_or(u32::MAX) },
         }
     }
 
-    fn answer(&mut self, asked: &CommandAtOnce<'_>) -> Option<Response> {
+    fn answer(&mut self, asked: &CompleteCommand<'_>) -> Option<Response> {
         if !self.answers {
             return None;
         }
         assert!(self.is_damaged || is_pattern(asked.data_out), "data lies where it was not sent to");
         let (attribute, cdb) = (scsi::TaskAttribute::Simple, scsi::Cdb::new(asked.cdb));
         let command = scsi::CommandRef { attribute, cdb, data_out: asked.data_out };
-        self.unit.execute_at_once(NexusId(0), command).map(response)
+        self.unit.execute_fast_path(NexusId(0), command).map(response)
     }
 }
 
@@ -160,7 +160,7 @@ impl Play {
                 Event::TaskManagement(request) => self.manage(&request),
                 Event::SendTargets { task, .. } => self.target.respond_targets(task, &[]),
                 Event::CommandsLost(_) | Event::Closed(_) => {}
-                Event::Login(_) | Event::Proven | Event::FullFeature(_) => panic!("nobody logs in any more"),
+                Event::Login(_) | Event::Authenticated | Event::FullFeature(_) => panic!("nobody logs in any more"),
             }
         }
     }

@@ -68,7 +68,7 @@ SENSIBLE = {
     "POST /api/v1/pools/{name}/members": {"disk": "d4", "force": True},
     "POST /api/v1/pools/{name}/groups": {"group": {"level": "raid1", "disks": ["d4", "d5"]}, "force": True},
     "PATCH /api/v1/volumes/{name}": {"settings": {"cache-share": "200"}},
-    "PATCH /api/v1/snapshots/{name}": {"lock": "open"},
+    "PATCH /api/v1/snapshots/{name}": {"lock": "unlocked"},
 }
 
 LARGEST = 64 << 20

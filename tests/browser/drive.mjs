@@ -79,7 +79,7 @@ async function evenStripes(other, state) {
 await test('disks of the system are listed by model and serial, unavailable ones with the reason', async () => {
   const device = (n, more) => ({ path: `/dev/disk/by-id/ata-ST12000NM001G_ZL2ABC${n}`, device: `/dev/sd${'bcdefg'[n]}`, size: 12000138625024, transport: 'sata', state: 'free', reason: null, label: { kind: 'none' }, ...more,
     identity: { serial: `ZL2ABC${n}`, model: 'ST12000NM001G', wwn: null, partition: null, stable_path: null, rotational: true, enclosure: 'top', slot: String(n), has_light: true, ...more?.identity } });
-  const machine = [device(0), device(1), device(2), device(3, { state: 'holding', label: { kind: 'foreign', what: 'an XFS file system' }, reason: 'it holds an XFS file system' }),
+  const machine = [device(0), device(1), device(2), device(3, { state: 'has_data', label: { kind: 'foreign', description: 'an XFS file system' }, reason: 'it holds an XFS file system' }),
     device(4, { state: 'member', label: { kind: 'none' }, reason: 'it is a member of the foreign pool old: add all of its disks, then run blockyard pool import old' }),
     device(5, { state: 'in_use', label: null, path: '/dev/vda', transport: 'virtio', reason: 'it is mounted at /', identity: { serial: null, model: null, enclosure: null, slot: null } })];
   const mocked = (other) => other.route((url) => url.pathname === '/api/v1/block-devices', (to) => to.fulfill({ contentType: 'application/json', body: JSON.stringify({ schema: 1, block_devices: machine, total: machine.length }) }));
@@ -272,7 +272,7 @@ await test('a pool is checked, errors are listed by kind, and its key is downloa
   same(file.suggestedFilename(), 'tank.key', 'the name of the file');
   same(/^blockyard-pool-key-1 [0-9a-f]{16} [0-9a-f]{64}\n$/.test(readFileSync(await file.path(), 'utf8')), true, 'the file is one that pool import reads');
   await dialog.getByRole('button', { name: 'Close' }).last().click();
-  const findings = [{ volume: 'tank/vm1', kind: 'leak', what: '3 granules are taken and in no map' }, { volume: 'tank/sealed', kind: 'double-use', what: 'granule 17 is in two maps' }];
+  const findings = [{ volume: 'tank/vm1', kind: 'leak', description: '3 granules are taken and in no map' }, { volume: 'tank/sealed', kind: 'double-use', description: 'granule 17 is in two maps' }];
   await looks('check', 'pools/tank', async (other) => {
     await other.getByRole('button', { name: 'Check…' }).click();
     const dialog = other.getByRole('dialog', { name: 'Check of pool tank' });
@@ -459,7 +459,7 @@ await test('the dashboard shows recommendations with their fix and removes them 
   const found = panel.getByRole('listitem').filter({ hasText: 'pool tank has no scheduled scrub' });
   await found.getByText('schedule a monthly scrub: blockyard pool set tank scrub=monthly').waitFor();
   await found.getByRole('button', { name: 'Copy command' }).waitFor();
-  same(cli('doctor').some((one) => one.subject === 'pool tank' && /no scheduled scrub/.test(one.sentence)), true, 'the command finds it, too');
+  same(cli('doctor').some((one) => one.subject === 'pool tank' && /no scheduled scrub/.test(one.message)), true, 'the command finds it, too');
   const before = await panel.getByRole('listitem').allInnerTexts();
   await found.getByRole('link', { name: 'Open pool tank' }).click();
   await page.getByLabel('Scrub schedule', { exact: true }).selectOption('monthly');
@@ -468,7 +468,7 @@ await test('the dashboard shows recommendations with their fix and removes them 
   await go(page, '');
   await found.waitFor({ state: 'detached', timeout: 40_000 });
   // Other findings may have disappeared: the panel polls every 15 s, so its list can be that old.
-  const lasting = cli('doctor').map((one) => one.sentence);
+  const lasting = cli('doctor').map((one) => one.message);
   const others = before.filter((text) => lasting.some((sentence) => text.includes(sentence)));
   same(others.length > 0, true, 'there are others');
   for (const text of others) await panel.getByRole('listitem').filter({ hasText: text.split('\n')[0] }).waitFor();
@@ -688,7 +688,7 @@ await test('an alert is silenced and acknowledged; a receiver is added, tested, 
   await dialog.getByText('blockyard alert set desk --least critical').waitFor();
   await dialog.getByRole('button', { name: 'Save' }).click();
   await dialog.waitFor({ state: 'detached' });
-  same(cli('alert', 'list')[0].least, 'critical', 'it is told of what is critical');
+  same(cli('alert', 'list')[0].min_severity, 'critical', 'it is told of what is critical');
 
   // A failed disk is an alert until it is replaced.
   cli('disk', 'add', '--name', 'spare', '--create', '256MiB', `${SCRATCH}/spare.img`);
@@ -710,7 +710,7 @@ await test('an alert is silenced and acknowledged; a receiver is added, tested, 
   await accessible(page, 'the dialog of a silence');
   await dialog.getByRole('button', { name: 'Silence', exact: true }).click();
   await dialog.waitFor({ state: 'detached' });
-  same(cli('alert', 'silenced')[0].what, 'pool tank', 'it is silenced');
+  same(cli('alert', 'silenced')[0].matcher, 'pool tank', 'it is silenced');
   await page.getByText(/^Silenced until/).first().waitFor();
   await page.screenshot({ path: `${shots}silenced.png`, fullPage: true });
   await accessible(page, 'alerts that are silenced');
@@ -718,7 +718,7 @@ await test('an alert is silenced and acknowledged; a receiver is added, tested, 
   await until('people are told again', () => cli('alert', 'silenced').length === 0, 5);
 
   // An alert that needs acknowledgment is mocked; the test checks the request.
-  const lost = { number: 900, code: 'BY-E232', sentence: '64 KiB of disk e0 of pool tank could not be read', waits_for_you: true, silenced: null };
+  const lost = { number: 900, code: 'BY-E232', message: '64 KiB of disk e0 of pool tank could not be read', requires_acknowledgment: true, silenced: null };
   let noted = 0;
   const [isList, isNote] = ['/api/v1/alerts', '/api/v1/alerts/900/acknowledge'].map((path) => (url) => url.pathname === path);
   await page.route(isList, async (to) => {
@@ -728,10 +728,10 @@ await test('an alert is silenced and acknowledged; a receiver is added, tested, 
     await to.fulfill({ response, json: { ...body, alerts: [...more, ...body.alerts] } });
   });
   await page.route(isNote, (to) => { noted += 1; return to.fulfill({ status: 200, contentType: 'application/json', body: JSON.stringify({ schema: 1, alert: lost }) }); });
-  await page.getByText(lost.sentence).waitFor();
+  await page.getByText(lost.message).waitFor();
   same(await page.getByRole('button', { name: /^Acknowledge/ }).count(), 1, 'what ends by itself waits for nobody');
   await page.getByRole('button', { name: /^Acknowledge alert 900/ }).click();
-  await page.getByText(lost.sentence).waitFor({ state: 'detached' });
+  await page.getByText(lost.message).waitFor({ state: 'detached' });
   same(noted, 1, 'it is asked once');
   await page.unroute(isList); await page.unroute(isNote);
   cli('disk', 'replace', 'e0', 'spare');
@@ -941,7 +941,7 @@ await test('ten thousand volumes, hosts, sessions and events: every page opens w
   }
   await go(crowd, '');
   await crowd.getByText('Capacity').waitFor();
-  await quick(crowd, [['volumes', 'tank/v0'], ['hosts', 'h0'], ['sessions', 'h0'], ['events', answers.events.sentence], ['volumes?search=v9999', 'tank/v9999'], ['volumes?sort=-size', 'tank/v0'], ['hosts?search=h9999', 'h9999'], ['sessions?search=h9999', 'h9999'], ['sessions?sort=-id', 'h9999'],
+  await quick(crowd, [['volumes', 'tank/v0'], ['hosts', 'h0'], ['sessions', 'h0'], ['events', answers.events.message], ['volumes?search=v9999', 'tank/v9999'], ['volumes?sort=-size', 'tank/v0'], ['hosts?search=h9999', 'h9999'], ['sessions?search=h9999', 'h9999'], ['sessions?sort=-id', 'h9999'],
     ['volumes/tank/v77', 'Capacity'], ['hosts/h77', 'Presented volumes'], ['pools', 'Disks'], ['pools/tank', 'Layout'], ['start', 'Host'], ['settings', 'This node'], ['lab', 'Lab'], ['', 'Capacity']], 500);
   // The matrix pages through all rows by buttons and keys; the group dialog finds hosts by search.
   await go(crowd, 'hosts');

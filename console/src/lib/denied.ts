@@ -6,35 +6,35 @@ import type { Host, DeniedLogin } from './types';
 export function unresolvedDenials(list: DeniedLogin[], hosts: Host[]): DeniedLogin[] {
   const known = new Set(hosts.flatMap((host) => host.initiators));
   return list.filter(
-    (login) => login.why.kind !== 'unknown_initiator' || !login.initiator || !known.has(login.initiator.toLowerCase()),
+    (login) => login.reason.kind !== 'unknown_initiator' || !login.initiator || !known.has(login.initiator.toLowerCase()),
   );
 }
 
 export function denialReason(login: DeniedLogin): string {
-  const { why, target } = login;
-  switch (why.kind) {
+  const { reason, target } = login;
+  switch (reason.kind) {
     case 'unknown_initiator':
       return 'unknown initiator';
     case 'wrong_address':
-      return `address ${login.address} not allowed for host ${why.host}`;
-    case 'not_proven':
-      return `authentication as host ${why.host} failed: ${why.how}`;
-    case 'discovery_not_proven':
-      return `discovery authentication failed: ${why.how}`;
-    case 'held_back':
-      return `logins throttled: too many failed authentications as host ${why.host} or from this address`;
+      return `address ${login.address} not allowed for host ${reason.host}`;
+    case 'authentication_failed':
+      return `authentication as host ${reason.host} failed: ${reason.error}`;
+    case 'discovery_authentication_failed':
+      return `discovery authentication failed: ${reason.error}`;
+    case 'throttled':
+      return `logins throttled: too many failed authentications as host ${reason.host} or from this address`;
     case 'unknown_target':
       return `unknown target ${target ?? '(discovery)'}`;
-    case 'nothing_shown':
-      return `no volume presented to host ${why.host} through target ${target ?? '(discovery)'}`;
+    case 'no_mapping':
+      return `no volume presented to host ${reason.host} through target ${target ?? '(discovery)'}`;
     case 'protocol':
-      return why.key ? `protocol error: ${why.key}: ${why.rule}` : `protocol error: ${why.rule}`;
+      return reason.key ? `protocol error: ${reason.key}: ${reason.rule}` : `protocol error: ${reason.rule}`;
     case 'no_session':
       return 'session to join does not exist';
     case 'other_group':
       return 'session to join belongs to another portal group';
     case 'no_portal':
-      return `portal ${why.portal} accepts no sessions and no other portal of its group is reachable`;
+      return `portal ${reason.portal} accepts no sessions and no other portal of its group is reachable`;
     case 'full':
       return 'session limit reached';
     default:

@@ -14,8 +14,8 @@ export const isUsable = (disk: Disk): disk is Disk & { name: string } =>
 
 const on = (label: Label | null | undefined): string | undefined =>
   label?.kind === 'foreign'
-    ? label.what
-    : label?.kind === 'ours'
+    ? label.description
+    : label?.kind === 'pool_member'
       ? `a member of pool ${label.pool_name}`
       : label?.kind === 'damaged'
         ? 'a damaged pool label'

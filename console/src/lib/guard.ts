@@ -18,9 +18,9 @@ const GUARDED_FIELDS: Record<string, readonly string[]> = {
   targets: ['iqn'],
   portals: ['role', 'tag', 'weight', 'drained', 'advertise'],
   'portal-groups': ['access', 'preferred'],
-  auth: ['weakest', 'discovery'],
+  auth: ['min_algorithm', 'discovery'],
   isns: ['server'],
-  receivers: ['way', 'trust', 'least', 'gather', 'remind', 'has_secret'],
+  receivers: ['delivery', 'trust', 'min_severity', 'gather', 'remind', 'has_secret'],
   users: ['role', 'second_factor', 'password_set'],
 };
 /** Labels of settings in a conflict; others are shown by their key. */
@@ -32,15 +32,15 @@ const SETTING_LABELS: Record<string, string> = {
   any: 'All other initiators',
   chap_demand: 'CHAP requirement',
   mutual_chap_demand: 'Mutual CHAP requirement',
-  way: 'Destination',
+  delivery: 'Destination',
   trust: 'Server authentication',
-  least: 'Minimum severity',
+  min_severity: 'Minimum severity',
   gather: 'Batching interval',
   remind: 'Reminder interval',
   has_secret: 'Secret',
   password_set: 'Password',
   second_factor: 'Two-factor authentication',
-  weakest: 'Minimum CHAP algorithm',
+  min_algorithm: 'Minimum CHAP algorithm',
   advertise: 'Advertised address',
 };
 

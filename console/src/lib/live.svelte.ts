@@ -95,7 +95,7 @@ interface Counters {
   p50_us: number;
   p99_us: number;
   p999_us: number;
-  rows: number[];
+  latency_histogram: number[];
 }
 interface StreamSample {
   total: Counters;
@@ -216,8 +216,8 @@ class Live {
   }
 
   private listen(): void {
-    const source = new EventSource('/api/v1/stream?most=1000');
-    source.addEventListener('moment', (message) => {
+    const source = new EventSource('/api/v1/stream?limit=1000');
+    source.addEventListener('rates', (message) => {
       this.streaming = true;
       for (const resource of [volumes, disks, sessions]) resource.slowdown = 5;
       this.add(JSON.parse((message as MessageEvent<string>).data) as StreamSample);
@@ -246,8 +246,8 @@ class Live {
       writtenBytes: m.written_bytes,
       busy: 0,
       waitUs: 0,
-      ...(m.rows.some((n) => n > 0) ? { p50: m.p50_us, p99: m.p99_us } : {}),
-      rows: m.rows,
+      ...(m.latency_histogram.some((n) => n > 0) ? { p50: m.p50_us, p99: m.p99_us } : {}),
+      rows: m.latency_histogram,
     });
     this.total.add(second(moment.total));
     addSamples(this.volumes, at, new Map(moment.volumes.map((one) => [one.volume, second(one)])));

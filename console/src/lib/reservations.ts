@@ -2,7 +2,7 @@
 
 import type { Session } from './types';
 
-const roles = { holder: 'holds', shares: 'shares', registered: 'registered for' };
+const roles = { holder: 'holds', registered_with_access: 'shares', registered: 'registered for' };
 
 export const reservationsText = (one: Pick<Session, 'reservations'>): string =>
   one.reservations.map(({ volume, role }) => `${roles[role]} ${volume}`).join(', ') || '–';

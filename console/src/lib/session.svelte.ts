@@ -104,7 +104,7 @@ class SessionState {
     setCsrf(me.csrf ?? undefined);
     this.me = me;
     this.expired = undefined;
-    this.state = me.how === 'session' ? 'in' : 'local';
+    this.state = me.auth_method === 'session' ? 'in' : 'local';
   }
 }
 

@@ -4,14 +4,14 @@
 //! without copying. When the last view is dropped, the pages return to the pool of the thread that dropped it. Recycled
 //! pages keep old bytes: only [`Buf::zeroed`] may be left partly unwritten.
 
+mod checksum_cache;
 pub mod pool;
-mod sums;
 
+use checksum_cache::ChecksumCache;
 use simd::crc32c::crc32c_append;
 use simd::memory::{Slab, prefetch};
 use std::ops::{Bound, Deref, DerefMut, Range, RangeBounds};
 use std::sync::Arc;
-use sums::Sums;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 /// Alignment and allocation unit of every buffer, in bytes; satisfies direct I/O on any disk.
@@ -28,7 +28,7 @@ pub(crate) struct Pages {
     /// True when the pages come from the pool: they are counted as in use and return to the pool.
     pooled: bool,
     /// Cached checksums of the pages; used for resident memory only, which is read more than once.
-    sums: Sums,
+    sums: ChecksumCache,
 }
 
 impl std::fmt::Debug for Page {
@@ -41,7 +41,7 @@ impl Pages {
     fn zeroed(pages: usize, pooled: bool) -> Self {
         // Zeroed by the allocator, without a copy through the stack.
         let pages = <[Page]>::new_box_zeroed_with_elems(pages).expect("the limits keep buffers within memory");
-        Self { memory: Memory::Own(pages), pooled, sums: Sums::default() }
+        Self { memory: Memory::Own(pages), pooled, sums: ChecksumCache::default() }
     }
 
     fn count(&self) -> usize {
@@ -103,7 +103,7 @@ impl Buf {
     #[must_use]
     pub fn storage(len: usize) -> Self {
         let Some(slab) = Slab::zeroed(len) else { return Self::resident(len) };
-        let pages = Pages { memory: Memory::Slab(slab), pooled: false, sums: Sums::default() };
+        let pages = Pages { memory: Memory::Slab(slab), pooled: false, sums: ChecksumCache::default() };
         Self { pages: Some(Arc::new(pages)), len }
     }
 
@@ -260,13 +260,13 @@ impl View {
 
     /// Returns the bytes for writing, without copying when this is the last view of a whole buffer.
     #[must_use]
-    pub fn thaw(self) -> Buf {
-        self.try_thaw().unwrap_or_else(|view| Buf::copy_of(&view))
+    pub fn into_buf(self) -> Buf {
+        self.try_into_buf().unwrap_or_else(|view| Buf::copy_of(&view))
     }
 
     /// Returns the bytes for writing when this is the last view and starts at the beginning of the buffer, else the
     /// view.
-    pub fn try_thaw(mut self) -> Result<Buf, Self> {
+    pub fn try_into_buf(mut self) -> Result<Buf, Self> {
         // A `Buf` has no start offset, so only a view from byte 0 can become one again.
         if self.start == 0
             && let Some(mut pages) = self.pages.take()
@@ -338,9 +338,9 @@ mod tests {
         assert_eq!(tail[0], 7);
         assert!(tail.is_aligned(4096));
         let address = whole.as_ptr();
-        let copy = whole.clone().thaw();
+        let copy = whole.clone().into_buf();
         assert_ne!(copy.as_ptr(), address);
         drop(tail);
-        assert_eq!(whole.thaw().as_ptr(), address);
+        assert_eq!(whole.into_buf().as_ptr(), address);
     }
 }

@@ -55,7 +55,7 @@ pub struct Geometry {
     /// True when discarded blocks read back as zeros.
     pub discard_zeroes: bool,
     /// True when [`BlockDevice::write_fresh`] of whole `optimal_bytes` units costs less than a write.
-    pub prefers_fresh: bool,
+    pub prefers_unlogged: bool,
 }
 
 impl Geometry {
@@ -114,11 +114,11 @@ pub struct Space {
 
 /// Age of a metadata block: returns its generation, or `None` when the block is invalid. See
 /// [`BlockDevice::read_best`].
-pub type Rank<'a> = &'a dyn Fn(&[u8]) -> Option<u64>;
+pub type GenerationFn<'a> = &'a dyn Fn(&[u8]) -> Option<u64>;
 
 /// Result of [`BlockDevice::read_best`].
 #[derive(Clone, Debug)]
-pub struct Best {
+pub struct BestCopy {
     /// The best copy of each block.
     pub content: View,
     /// Number of invalid or outdated copies of blocks that were rewritten.
@@ -149,10 +149,10 @@ pub trait BlockDevice {
     ///
     /// *Shape*: `rank` gets exactly one block. *Errors*: as [`BlockDevice::read`], when a block cannot be read from any
     /// copy.
-    async fn read_best(&self, extent: Extent, rank: Rank<'_>) -> Result<Best, IoError> {
+    async fn read_best(&self, extent: Extent, rank: GenerationFn<'_>) -> Result<BestCopy, IoError> {
         let _ = rank;
         // Without redundancy there is only one copy to choose from.
-        Ok(Best { content: self.read(extent).await?.into_view(), repaired: 0 })
+        Ok(BestCopy { content: self.read(extent).await?.into_view(), repaired: 0 })
     }
 
     /// Reads for callers that can get the content elsewhere: as [`BlockDevice::read`], but a device with a read
@@ -173,7 +173,7 @@ pub trait BlockDevice {
     /// loss, an error or a dropped future may leave arbitrary or unreadable content in them.
     ///
     /// Saves a device that must preserve the old content until then (a redo log, a copy) that cost.
-    async fn write_fresh(&self, start: Lba, data: View) -> Result<Written, IoError> {
+    async fn write_unlogged(&self, start: Lba, data: View) -> Result<Written, IoError> {
         self.write(start, data).await
     }
 
@@ -193,13 +193,13 @@ pub trait BlockDevice {
 
     /// Synchronous attempt at [`BlockDevice::read`]: returns its result when no waiting is needed. `None` means that
     /// nothing was done and that [`BlockDevice::read`] has to be called.
-    fn read_at_once(&self, _extent: Extent) -> Option<Result<Rope, IoError>> {
+    fn try_read(&self, _extent: Extent) -> Option<Result<Rope, IoError>> {
         None
     }
 
     /// Synchronous attempt at [`BlockDevice::write`]: returns its result when no waiting is needed. `None` means that
     /// nothing was done and that [`BlockDevice::write`] has to be called.
-    fn write_at_once(&self, _start: Lba, _data: &[u8]) -> Option<Result<Written, IoError>> {
+    fn try_write(&self, _start: Lba, _data: &[u8]) -> Option<Result<Written, IoError>> {
         None
     }
 
@@ -243,7 +243,7 @@ impl<D: BlockDevice> BlockDevice for std::rc::Rc<D> {
     async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
         (**self).read(extent).await
     }
-    async fn read_best(&self, extent: Extent, rank: Rank<'_>) -> Result<Best, IoError> {
+    async fn read_best(&self, extent: Extent, rank: GenerationFn<'_>) -> Result<BestCopy, IoError> {
         (**self).read_best(extent, rank).await
     }
     async fn read_hedged(&self, extent: Extent) -> Result<Rope, IoError> {
@@ -252,8 +252,8 @@ impl<D: BlockDevice> BlockDevice for std::rc::Rc<D> {
     async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
         (**self).write(start, data).await
     }
-    async fn write_fresh(&self, start: Lba, data: View) -> Result<Written, IoError> {
-        (**self).write_fresh(start, data).await
+    async fn write_unlogged(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        (**self).write_unlogged(start, data).await
     }
     async fn write_atomic(&self, start: Lba, data: View) -> Result<Written, IoError> {
         (**self).write_atomic(start, data).await
@@ -261,11 +261,11 @@ impl<D: BlockDevice> BlockDevice for std::rc::Rc<D> {
     fn atomic_bytes_max(&self) -> u32 {
         (**self).atomic_bytes_max()
     }
-    fn read_at_once(&self, extent: Extent) -> Option<Result<Rope, IoError>> {
-        (**self).read_at_once(extent)
+    fn try_read(&self, extent: Extent) -> Option<Result<Rope, IoError>> {
+        (**self).try_read(extent)
     }
-    fn write_at_once(&self, start: Lba, data: &[u8]) -> Option<Result<Written, IoError>> {
-        (**self).write_at_once(start, data)
+    fn try_write(&self, start: Lba, data: &[u8]) -> Option<Result<Written, IoError>> {
+        (**self).try_write(start, data)
     }
     async fn flush(&self, after: Written) -> Result<Stable, IoError> {
         (**self).flush(after).await

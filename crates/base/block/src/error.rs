@@ -36,7 +36,7 @@ pub enum IoErrorKind {
     TimedOut,
     /// The device is unreachable for the moment and returns by itself. Acknowledged writes are kept; this operation was
     /// not done, or only in part, and can be retried.
-    Away,
+    Unreachable,
 }
 
 impl IoError {
@@ -69,7 +69,7 @@ impl fmt::Display for IoError {
             IoErrorKind::ReadOnly => "write refused",
             IoErrorKind::Unsupported => "operation not supported",
             IoErrorKind::TimedOut => "no answer in time",
-            IoErrorKind::Away => "away, and expected back",
+            IoErrorKind::Unreachable => "away, and expected back",
         };
         write!(f, "{what} at {}", self.extent)?;
         if let Some(member) = self.member {

@@ -10,16 +10,16 @@ mod around;
 mod buf;
 mod device;
 mod error;
+pub mod frame;
 pub mod medium;
 pub mod memory;
 mod rope;
-pub mod sealed;
 mod units;
 
 pub use address::{Blocks, Extent, Lba};
 pub use around::read_around;
 pub use buf::{Buf, PAGE_BYTES, View, pool};
-pub use device::{Best, BlockDevice, Geometry, Rank, Run, Space, Stable, Written};
+pub use device::{BestCopy, BlockDevice, GenerationFn, Geometry, Run, Space, Stable, Written};
 pub use error::{IoError, IoErrorKind};
 pub use rope::Rope;
 pub use units::in_units;

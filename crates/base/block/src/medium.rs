@@ -27,7 +27,7 @@ pub enum Medium {
 
 /// One data transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Motion {
+pub struct Transfer {
     /// First byte on the disk.
     pub offset: u64,
     /// Length in bytes.
@@ -55,14 +55,14 @@ pub enum Progress {
 /// one of its kind.
 #[derive(Clone, Debug)]
 pub struct Timing {
-    works: Works,
+    works: Model,
     /// Completion time of each operation, `None` while unknown; without forgotten operations.
     ends: BTreeMap<OperationHandle, Option<u64>>,
     submitted: u64,
 }
 
 #[derive(Clone, Debug)]
-enum Works {
+enum Model {
     Spindle(Spindle),
     Flash(Flash),
 }
@@ -103,27 +103,27 @@ impl Timing {
     #[must_use]
     pub fn new(medium: Medium, stroke_bytes: u64) -> Self {
         let works = match medium {
-            Medium::Sas15k => Works::Spindle(Spindle::new(spindle::SAS_15K, stroke_bytes)),
-            Medium::Sata => Works::Spindle(Spindle::new(spindle::SATA, stroke_bytes)),
-            Medium::Ssd => Works::Flash(Flash::new(flash::SATA)),
-            Medium::Nvme => Works::Flash(Flash::new(flash::NVME)),
+            Medium::Sas15k => Model::Spindle(Spindle::new(spindle::SAS_15K, stroke_bytes)),
+            Medium::Sata => Model::Spindle(Spindle::new(spindle::SATA, stroke_bytes)),
+            Medium::Ssd => Model::Flash(Flash::new(flash::SATA)),
+            Medium::Nvme => Model::Flash(Flash::new(flash::NVME)),
         };
         Self { works, ends: BTreeMap::new(), submitted: 0 }
     }
 
     /// Submits an operation at `now`.
-    pub fn submit(&mut self, now: u64, motion: Motion) -> OperationHandle {
+    pub fn submit(&mut self, now: u64, motion: Transfer) -> OperationHandle {
         // Time advances before the operation is queued, so that it cannot affect decisions of the past.
         self.advance(now);
         self.submitted += 1;
         let ticket = OperationHandle(self.submitted);
         let end = match &mut self.works {
             // A spindle reorders its queue, so the completion time of this operation depends on those that follow it.
-            Works::Spindle(spindle) => {
+            Model::Spindle(spindle) => {
                 spindle.submit(now, ticket, motion);
                 None
             }
-            Works::Flash(flash) => Some(flash.submit(now, motion)),
+            Model::Flash(flash) => Some(flash.submit(now, motion)),
         };
         self.ends.insert(ticket, end);
         ticket
@@ -152,7 +152,7 @@ impl Timing {
     }
 
     fn advance(&mut self, now: u64) {
-        let Works::Spindle(spindle) = &mut self.works else { return };
+        let Model::Spindle(spindle) = &mut self.works else { return };
         while let Some((ticket, end)) = spindle.next(now) {
             // A forgotten operation still occupies the arm; only its end is not recorded.
             if let Some(known) = self.ends.get_mut(&ticket) {
@@ -163,8 +163,8 @@ impl Timing {
 
     fn free_at(&self) -> u64 {
         match &self.works {
-            Works::Spindle(spindle) => spindle.free_at(),
-            Works::Flash(_) => 0,
+            Model::Spindle(spindle) => spindle.free_at(),
+            Model::Flash(_) => 0,
         }
     }
 }

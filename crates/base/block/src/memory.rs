@@ -20,7 +20,7 @@ fn geometry(block_bytes: u32, blocks: Blocks) -> Geometry {
         optimal_bytes: 4096,
         volatile_cache: false,
         discard_zeroes: true,
-        prefers_fresh: false,
+        prefers_unlogged: false,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Attributes of presented volumes that are reported to hosts while the volume is not open.
 //!
-//! The control plane stores the [`UnitShape`] of each presented volume in its state and passes it to the data plane in
+//! The control plane stores the [`UnitAttributes`] of each presented volume in its state and passes it to the data plane in
 //! [`Order::UnitShapes`] and with the access table, so that a LUN answers although its pool cannot be read.
 //!
 //! [`Order::UnitShapes`]: crate::Order::UnitShapes
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 /// Volume attributes for INQUIRY, READ CAPACITY and MODE SENSE, as of the last time the volume was open.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UnitShape {
+pub struct UnitAttributes {
     /// Capacity of the volume.
     pub size: Size,
     /// Logical block size in bytes.
@@ -48,7 +48,7 @@ pub struct AbsentVolume {
     /// Name of the volume.
     pub name: VolumeName,
     /// Attributes that hosts are given.
-    pub shape: UnitShape,
+    pub attributes: UnitAttributes,
     /// Reason to report while the volume is not open.
     pub absence: Absence,
 }
@@ -56,10 +56,10 @@ pub struct AbsentVolume {
 impl AbsentVolume {
     /// Returns the entry of volume `name` with `shape`, whose absence is temporary.
     #[must_use]
-    pub fn waiting(name: VolumeName, shape: UnitShape) -> Self {
-        Self { name, shape, absence: Absence::Waits }
+    pub fn waiting(name: VolumeName, shape: UnitAttributes) -> Self {
+        Self { name, attributes: shape, absence: Absence::Waits }
     }
 }
 
 /// Identity, name and attributes of an open volume.
-pub type ShapeOfUnit = (VolumeId, VolumeName, UnitShape);
+pub type NamedUnitAttributes = (VolumeId, VolumeName, UnitAttributes);

@@ -1,7 +1,8 @@
 //! Access control: targets, portals, hosts, and the presentations of volumes to hosts.
 
 use crate::{
-    AbsentVolume, AuthPolicy, Balance, Iqn, Name, Network, Portal, PortalGroupPolicy, Proof, VolumeId, VolumeName,
+    AbsentVolume, AuthPolicy, Balance, ChapCredentials, Iqn, Name, Network, Portal, PortalGroupPolicy, VolumeId,
+    VolumeName,
 };
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -49,7 +50,7 @@ pub struct Host {
     /// Networks from which the host may log in; empty means any.
     pub networks: Vec<Network>,
     /// CHAP authentication that its logins require.
-    pub proof: Proof,
+    pub chap: ChapCredentials,
 }
 
 /// Initiators that belong to a host.

@@ -4,7 +4,7 @@
 //! Used wherever an address is given to hosts: SendTargets, login redirects, iSNS, and the output of commands that show
 //! portals to hosts.
 
-use crate::{Misread, Refusal, code};
+use crate::{ParseRefusal, Refusal, code};
 use bounded::quoted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -116,8 +116,8 @@ impl FromStr for Advertised {
 }
 
 impl TryFrom<String> for Advertised {
-    type Error = Misread;
-    fn try_from(text: String) -> Result<Self, Misread> {
+    type Error = ParseRefusal;
+    fn try_from(text: String) -> Result<Self, ParseRefusal> {
         Ok(text.parse()?)
     }
 }

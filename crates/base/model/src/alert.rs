@@ -13,7 +13,7 @@ pub struct AlertReport {
     #[serde(flatten)]
     pub facts: AlertFacts,
     /// Receivers that have been notified.
-    pub told: Vec<Name>,
+    pub notified: Vec<Name>,
     /// End of the silence that suppresses notifications of this alert, if there is one.
     pub silenced: Option<Timestamp>,
 }
@@ -30,7 +30,7 @@ pub struct AlertFacts {
     /// Object that is affected.
     pub subject: Subject,
     /// Description of the condition: one sentence without a full stop.
-    pub sentence: String,
+    pub message: String,
     /// Recommended action; empty if none is required.
     pub action: String,
     /// Further facts that help to locate the cause, such as disks with serial number and slot.
@@ -40,10 +40,10 @@ pub struct AlertFacts {
     /// Time of the latest occurrence.
     pub last: Timestamp,
     /// Number of occurrences.
-    pub times: u64,
+    pub count: u64,
     /// True if the alert stays until an operator acknowledges it, unless something else ends it before.
     #[serde(default)]
-    pub waits_for_you: bool,
+    pub requires_acknowledgment: bool,
 }
 
 /// Receiver of alerts.
@@ -52,11 +52,11 @@ pub struct ReceiverReport {
     /// Name of the receiver.
     pub name: Name,
     /// Delivery method.
-    pub way: ReceiverWay,
+    pub delivery: ReceiverWay,
     /// Trust anchor for the TLS connection to the receiver.
     pub trust: ReceiverTrust,
     /// Lowest severity that is reported to this receiver.
-    pub least: EventSeverity,
+    pub min_severity: EventSeverity,
     /// Time for which alerts are collected before one notification is sent.
     pub gather: Span,
     /// Interval after which alerts that still exist are reported again; zero means never.
@@ -64,13 +64,13 @@ pub struct ReceiverReport {
     /// True if Blockyard authenticates to the receiver, with a password or a signature.
     pub has_secret: bool,
     /// Time of the last successful delivery.
-    pub succeeded: Option<Timestamp>,
+    pub last_success: Option<Timestamp>,
     /// Time of the last failed delivery.
-    pub failed: Option<Timestamp>,
+    pub last_failure: Option<Timestamp>,
     /// Error of the last failed delivery.
-    pub why: Option<String>,
+    pub error: Option<String>,
     /// True while a notification could not be delivered.
-    pub is_away: bool,
+    pub is_failing: bool,
 }
 
 /// Delivery method of a receiver.
@@ -95,7 +95,8 @@ pub enum ReceiverWay {
         /// URL that the request is sent to.
         url: String,
         /// Format of the request.
-        form: WebhookForm,
+        #[serde(alias = "form")]
+        format: WebhookForm,
     },
 }
 
@@ -148,7 +149,7 @@ pub enum WebhookForm {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReceiverTest {
     /// Text of the response.
-    pub said: String,
+    pub response: String,
 }
 
 /// Forwarding of the audit log.
@@ -163,14 +164,14 @@ pub struct ForwardReport {
     /// Time of the last delivery.
     pub last: Option<Timestamp>,
     /// Current error, if forwarding fails.
-    pub why: Option<String>,
+    pub error: Option<String>,
 }
 
 /// Silence: suppresses notifications for a limited time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SilenceReport {
     /// Silenced event code, such as `BY-E302`, or subject, such as `pool tank`.
-    pub what: String,
+    pub matcher: String,
     /// End of the silence.
     pub until: Timestamp,
 }

@@ -34,7 +34,7 @@ pub enum BlockDeviceState {
     /// Member of a pool that this array does not know: of an earlier installation or of another node.
     Member,
     /// Holds data: a file system, a partition table, or the label of another product.
-    Holding,
+    HasData,
     /// Mounted, used as swap, or held by another subsystem.
     InUse,
     /// Not usable as a disk: too small, read-only, a partition, or a volume of another product.
@@ -76,7 +76,7 @@ impl BlockDeviceState {
         match self {
             Self::Free => "free",
             Self::Member => "of a pool",
-            Self::Holding => "holds data",
+            Self::HasData => "holds data",
             Self::InUse => "in use",
             Self::Unsuitable => "unsuitable",
             Self::Unknown => "unknown",

@@ -1,6 +1,6 @@
 //! CHAP authentication at a login, and its hash functions.
 
-use crate::{Misread, Refusal, Secret, code};
+use crate::{ParseRefusal, Refusal, Secret, code};
 use bounded::quoted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,12 +13,12 @@ pub struct AuthPolicy {
     /// Weakest hash function that is accepted.
     pub weakest: ChapAlgorithm,
     /// Authentication of discovery sessions, for all hosts; `None` means the same as for normal sessions of the host.
-    pub discovery: Option<Proof>,
+    pub discovery: Option<ChapCredentials>,
 }
 
 /// CHAP credentials of both directions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Proof {
+pub struct ChapCredentials {
     /// Credential that the initiator must present; without it the initiator is not authenticated.
     pub own: Option<Chap>,
     /// Credential that the array presents to the initiator. Only together with `own`.
@@ -116,8 +116,8 @@ impl FromStr for ChapAlgorithm {
 }
 
 impl TryFrom<String> for ChapAlgorithm {
-    type Error = Misread;
-    fn try_from(text: String) -> Result<Self, Misread> {
+    type Error = ParseRefusal;
+    fn try_from(text: String) -> Result<Self, ParseRefusal> {
         Ok(text.parse()?)
     }
 }

@@ -24,7 +24,7 @@ pub struct CheckFinding {
     /// Kind of inconsistency.
     pub kind: CheckKind,
     /// Description.
-    pub what: String,
+    pub description: String,
 }
 
 /// Kind of inconsistency.
@@ -34,7 +34,7 @@ pub enum CheckKind {
     /// Space that no volume references is marked as allocated.
     Leak,
     /// Space that a volume references is marked as free, and might be allocated again.
-    Unguarded,
+    MarkedFree,
     /// Two volumes reference the same space without sharing it.
     DoubleUse,
     /// The map references space outside of the pool.
@@ -47,7 +47,7 @@ pub enum CheckKind {
     /// may be older then.
     Lost,
     /// The volume is offline because the last acknowledged writes are missing.
-    Held,
+    Offline,
 }
 
 impl CheckKind {
@@ -56,13 +56,13 @@ impl CheckKind {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Leak => "leak",
-            Self::Unguarded => "unguarded",
+            Self::MarkedFree => "unguarded",
             Self::DoubleUse => "double use",
             Self::OutOfRange => "out of range",
             Self::Damaged => "damaged",
             Self::Count => "count",
             Self::Lost => "lost",
-            Self::Held => "held",
+            Self::Offline => "held",
         }
     }
 
@@ -71,10 +71,10 @@ impl CheckKind {
     pub const fn repair(self) -> Option<&'static str> {
         match self {
             Self::Leak => Some("free the space"),
-            Self::Unguarded => Some("take the space for who has it"),
+            Self::MarkedFree => Some("take the space for who has it"),
             Self::Count => Some("count again"),
             // Never repaired automatically: see `is_repaired_at_a_loss`.
-            Self::Lost | Self::DoubleUse | Self::OutOfRange | Self::Damaged | Self::Held => None,
+            Self::Lost | Self::DoubleUse | Self::OutOfRange | Self::Damaged | Self::Offline => None,
         }
     }
 

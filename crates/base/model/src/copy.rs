@@ -1,6 +1,6 @@
 //! Full copies of volumes: source and progress.
 
-use crate::{Misread, Name, Progress, Refusal, SnapshotName, VolumeName};
+use crate::{Name, ParseRefusal, Progress, Refusal, SnapshotName, VolumeName};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -55,8 +55,8 @@ impl FromStr for CopySource {
 }
 
 impl TryFrom<String> for CopySource {
-    type Error = Misread;
-    fn try_from(text: String) -> Result<Self, Misread> {
+    type Error = ParseRefusal;
+    fn try_from(text: String) -> Result<Self, ParseRefusal> {
         Ok(text.parse()?)
     }
 }

@@ -131,7 +131,7 @@ pub enum Label {
     /// No recognizable content.
     None,
     /// Member of a Blockyard pool.
-    Ours {
+    PoolMember {
         /// Identity of the pool.
         pool: PoolId,
         /// Name of the pool.
@@ -148,7 +148,7 @@ pub enum Label {
     /// Foreign content: a file system, a partition table, or the label of another product.
     Foreign {
         /// Description, such as `ext4 file system`.
-        what: String,
+        description: String,
     },
 }
 
@@ -218,7 +218,7 @@ impl Label {
     #[must_use]
     pub fn disk(&self) -> Option<DiskId> {
         match self {
-            Self::Ours { disk, .. } => Some(*disk),
+            Self::PoolMember { disk, .. } => Some(*disk),
             Self::None | Self::Damaged | Self::Foreign { .. } => None,
         }
     }
@@ -227,7 +227,7 @@ impl Label {
     #[must_use]
     pub fn pool(&self) -> Option<(PoolId, &Name)> {
         match self {
-            Self::Ours { pool, pool_name, .. } => Some((*pool, pool_name)),
+            Self::PoolMember { pool, pool_name, .. } => Some((*pool, pool_name)),
             Self::None | Self::Damaged | Self::Foreign { .. } => None,
         }
     }

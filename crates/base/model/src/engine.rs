@@ -36,7 +36,7 @@ pub struct NodeIdentity {
     pub name: Name,
     /// Identity of this daemon's place on the running machine: unique among concurrently running daemons, and inherited
     /// by a restarted daemon until the machine reboots.
-    pub seat: [u8; 16],
+    pub boot_instance: [u8; 16],
     /// Machine that the node runs on; `None` if the system has no machine identity.
     pub machine: Option<MachineId>,
 }

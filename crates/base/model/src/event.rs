@@ -21,7 +21,8 @@ pub struct Event {
     /// Time of the first occurrence.
     pub since: Timestamp,
     /// Number of occurrences: equal events in close succession are combined.
-    pub times: u64,
+    #[serde(alias = "times")]
+    pub count: u64,
     /// Event code, for scripts and for the manual.
     pub code: EventCode,
     /// Severity.
@@ -29,7 +30,8 @@ pub struct Event {
     /// Object that is affected.
     pub subject: Subject,
     /// Description of the event: one sentence without a full stop.
-    pub sentence: String,
+    #[serde(alias = "sentence")]
+    pub message: String,
 }
 
 /// New event that is not yet in the log.
@@ -99,14 +101,14 @@ impl Event {
     #[must_use]
     pub fn first(number: u64, raised: Raised) -> Self {
         let Raised { time, code, subject, sentence } = raised;
-        Self { number, time, since: time, times: 1, code, severity: code.severity(), subject, sentence }
+        Self { number, time, since: time, count: 1, code, severity: code.severity(), subject, message: sentence }
     }
 
     /// Returns true if `raised` is a repetition of this event.
     #[must_use]
     pub fn is_like(&self, raised: &Raised) -> bool {
         // Number and time are ignored.
-        self.code == raised.code && self.subject == raised.subject && self.sentence == raised.sentence
+        self.code == raised.code && self.subject == raised.subject && self.message == raised.sentence
     }
 }
 

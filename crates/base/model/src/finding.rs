@@ -23,7 +23,7 @@ pub struct Finding {
     /// Object of the check.
     pub subject: String,
     /// Result as a sentence.
-    pub sentence: String,
+    pub message: String,
     /// Recommended action; empty if none is required.
     pub fix: String,
 }
@@ -31,16 +31,16 @@ pub struct Finding {
 impl Finding {
     /// Returns a finding without a problem.
     pub fn good(subject: impl Into<String>, sentence: impl Into<String>) -> Self {
-        Self { grade: Grade::Good, subject: subject.into(), sentence: sentence.into(), fix: String::new() }
+        Self { grade: Grade::Good, subject: subject.into(), message: sentence.into(), fix: String::new() }
     }
 
     /// Returns a finding about a risk.
     pub fn warning(subject: impl Into<String>, sentence: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { grade: Grade::Warning, subject: subject.into(), sentence: sentence.into(), fix: fix.into() }
+        Self { grade: Grade::Warning, subject: subject.into(), message: sentence.into(), fix: fix.into() }
     }
 
     /// Returns a finding about a problem.
     pub fn bad(subject: impl Into<String>, sentence: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { grade: Grade::Bad, subject: subject.into(), sentence: sentence.into(), fix: fix.into() }
+        Self { grade: Grade::Bad, subject: subject.into(), message: sentence.into(), fix: fix.into() }
     }
 }

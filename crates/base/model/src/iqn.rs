@@ -1,6 +1,6 @@
 //! iSCSI names.
 
-use crate::{Misread, Refusal, code};
+use crate::{ParseRefusal, Refusal, code};
 use bounded::quoted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -65,8 +65,8 @@ fn is_qualified(rest: &str) -> bool {
 }
 
 impl TryFrom<String> for Iqn {
-    type Error = Misread;
-    fn try_from(text: String) -> Result<Self, Misread> {
+    type Error = ParseRefusal;
+    fn try_from(text: String) -> Result<Self, ParseRefusal> {
         Ok(text.parse()?)
     }
 }

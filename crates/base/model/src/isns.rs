@@ -1,7 +1,7 @@
 //! Registration of targets at an iSNS server.
 
 use crate::portal::address_of;
-use crate::{Misread, Refusal, Timestamp, code};
+use crate::{ParseRefusal, Refusal, Timestamp, code};
 use bounded::quoted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -45,12 +45,12 @@ pub enum IsnsState {
     /// Registered.
     Registered {
         /// Time of the latest confirmation by the server.
-        heard: Timestamp,
+        last_confirmed: Timestamp,
     },
     /// Registration failed, or the server does not respond. Retried automatically.
     Failing {
         /// Error in words.
-        why: String,
+        reason: String,
     },
 }
 
@@ -65,8 +65,8 @@ impl FromStr for IsnsServer {
 }
 
 impl TryFrom<String> for IsnsServer {
-    type Error = Misread;
-    fn try_from(text: String) -> Result<Self, Misread> {
+    type Error = ParseRefusal;
+    fn try_from(text: String) -> Result<Self, ParseRefusal> {
         Ok(text.parse()?)
     }
 }

@@ -1,6 +1,6 @@
 //! RAID levels.
 
-use crate::{Misread, Refusal, code};
+use crate::{ParseRefusal, Refusal, code};
 use bounded::quoted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -115,8 +115,8 @@ impl FromStr for Level {
 }
 
 impl TryFrom<String> for Level {
-    type Error = Misread;
-    fn try_from(text: String) -> Result<Self, Misread> {
+    type Error = ParseRefusal;
+    fn try_from(text: String) -> Result<Self, ParseRefusal> {
         Ok(text.parse()?)
     }
 }

@@ -65,7 +65,7 @@ mod volume;
 pub mod volume_policy;
 mod web;
 
-pub use absent::{Absence, AbsentVolume, ShapeOfUnit, UnitShape};
+pub use absent::{Absence, AbsentVolume, NamedUnitAttributes, UnitAttributes};
 pub use access::{Access, EVERYONE, Host, Initiators, Presentation, Target, is_shown_in};
 pub use activity::{Activity, SessionActivity, Took, VolumeActivity};
 pub use advertised::Advertised;
@@ -75,7 +75,7 @@ pub use alert::{
 };
 pub use block_device::{BlockDeviceReport, BlockDeviceState, Transport};
 pub use call::{Call, Reply};
-pub use chap::{AuthPolicy, Chap, ChapAlgorithm, Demand, Proof};
+pub use chap::{AuthPolicy, Chap, ChapAlgorithm, ChapCredentials, Demand};
 pub use check::{CheckFinding, CheckKind, PoolCheck};
 pub use code::Code;
 pub use config_version::ConfigVersion;
@@ -118,7 +118,7 @@ pub use portal::{
 };
 pub use portal_group::{GroupAccess, PORTAL_GROUP_SETTINGS, PortalGroupPolicy, PortalGroupReport, PortalGroupTag};
 pub use recording::{Recordable, Recorded, Recordings, Wire, WireEnds};
-pub use refusal::{Kind, Misread, Refusal};
+pub use refusal::{Kind, ParseRefusal, Refusal};
 pub use refused::{ProofLack, RefusedLogin, RefusedWhy};
 pub use remote::{DiskPathReport, DiskPathState, PATHS_MAX, RemoteAddress, RemoteLogin, RemoteReport, RemoteUrl};
 pub use report::Report;

@@ -1,6 +1,6 @@
 //! Usable size of the members of a disk group.
 
-use crate::{Misread, Refusal, Size, code};
+use crate::{ParseRefusal, Refusal, Size, code};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
@@ -93,7 +93,7 @@ impl Serialize for MemberSize {
 impl<'de> Deserialize<'de> for MemberSize {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        text.parse().map_err(|refusal: Refusal| serde::de::Error::custom(Misread::from(refusal)))
+        text.parse().map_err(|refusal: Refusal| serde::de::Error::custom(ParseRefusal::from(refusal)))
     }
 }
 

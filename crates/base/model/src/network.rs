@@ -1,6 +1,6 @@
 //! IP networks, used to restrict the addresses of hosts.
 
-use crate::{Misread, Refusal, code};
+use crate::{ParseRefusal, Refusal, code};
 use bounded::quoted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -68,8 +68,8 @@ impl FromStr for Network {
 }
 
 impl TryFrom<String> for Network {
-    type Error = Misread;
-    fn try_from(text: String) -> Result<Self, Misread> {
+    type Error = ParseRefusal;
+    fn try_from(text: String) -> Result<Self, ParseRefusal> {
         Ok(text.parse()?)
     }
 }

@@ -1,6 +1,6 @@
 //! Long-running operations of all kinds.
 
-use crate::{Misread, Name, Progress, Refusal, Subject, Timestamp, code};
+use crate::{Name, ParseRefusal, Progress, Refusal, Subject, Timestamp, code};
 use bounded::quoted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,13 +17,13 @@ pub struct OperationReport {
     /// Object of the operation.
     pub subject: Subject,
     /// Description, as a sentence without a full stop.
-    pub sentence: String,
+    pub description: String,
     /// Progress in whole percent; absent while it cannot be determined.
     pub percent: Option<u8>,
     /// Progress in bytes and estimated time, where bytes are counted.
     pub progress: Option<Progress>,
     /// Time of the start, if known.
-    pub begun: Option<Timestamp>,
+    pub started: Option<Timestamp>,
     /// False while it is paused: outside of its permitted hours, or until its pool is resumed.
     pub is_running: bool,
     /// True if it can be cancelled.
@@ -94,8 +94,8 @@ impl FromStr for OperationId {
 }
 
 impl TryFrom<String> for OperationId {
-    type Error = Misread;
-    fn try_from(text: String) -> Result<Self, Misread> {
+    type Error = ParseRefusal;
+    fn try_from(text: String) -> Result<Self, ParseRefusal> {
         Ok(text.parse()?)
     }
 }

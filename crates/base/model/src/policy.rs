@@ -1,7 +1,7 @@
 //! Policies of a pool: repair, scrub, space thresholds and error limits, as set with `pool set`.
 
 use crate::setting::{Settings, as_rate, in_order, or_off, rate, shown};
-use crate::{Misread, Refusal, Size, Span, code};
+use crate::{ParseRefusal, Refusal, Size, Span, code};
 use bounded::quoted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -332,8 +332,8 @@ impl FromStr for Window {
 }
 
 impl TryFrom<String> for Window {
-    type Error = Misread;
-    fn try_from(text: String) -> Result<Self, Misread> {
+    type Error = ParseRefusal;
+    fn try_from(text: String) -> Result<Self, ParseRefusal> {
         Ok(text.parse()?)
     }
 }

@@ -64,7 +64,7 @@ pub struct PoolReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PoolWaiting {
     /// Reason in words.
-    pub why: String,
+    pub reason: String,
     /// True if it requires an operator.
     pub needs_operator: bool,
     /// Recommended action, if known.
@@ -122,7 +122,7 @@ pub struct LogReport {
     pub volumes: Vec<VolumeName>,
     /// Reason why it is not ready, and the consequences.
     #[serde(default)]
-    pub why: Option<String>,
+    pub reason: Option<String>,
     /// Disk group of the log device.
     pub group: GroupReport,
 }
@@ -186,19 +186,19 @@ pub struct MemberReport {
     pub errors: u64,
     /// Number of blocks with wrong content since the pool was opened.
     #[serde(default)]
-    pub wrong_blocks: u64,
+    pub checksum_errors: u64,
     /// Name of the disk that it replaced as a spare, until another spare is available.
     #[serde(default)]
-    pub stands_for: Option<String>,
+    pub replaces: Option<String>,
     /// Latency; absent if the disk is not open.
     #[serde(default)]
     pub latency: Option<MemberLatency>,
     /// Number of failed or wrong reads within the last 24 hours, since the pool was opened.
     #[serde(default)]
-    pub errors_of_day: u64,
+    pub errors_24h: u64,
     /// Assessment by the error policy of the pool.
     #[serde(default)]
-    pub fitness: MemberFitness,
+    pub health: MemberFitness,
     /// Copy to the disk that will replace it, if one runs.
     #[serde(default)]
     pub copy: Option<MemberCopy>,
@@ -215,7 +215,7 @@ pub struct NextSpare {
     /// Time of the replacement.
     pub at: Timestamp,
     /// Seconds until the replacement.
-    pub in_s: u64,
+    pub seconds_left: u64,
 }
 
 /// Assessment of a member by the error policy of its pool.
@@ -224,13 +224,13 @@ pub struct NextSpare {
 pub enum MemberFitness {
     /// Within all limits.
     #[default]
-    Fit,
+    Good,
     /// Many times slower than the other members, for longer than permitted.
     Slow,
     /// More failed reads within 24 hours than permitted.
     Failing,
     /// Higher share of failed reads in the last minute than permitted.
-    Useless,
+    Critical,
 }
 
 /// Copy of a member to the disk that will replace it.
@@ -254,7 +254,7 @@ pub struct MemberLatency {
     /// 99th percentile of the latency of writes and flushes in microseconds.
     pub write_p99_us: u64,
     /// Time since the disk stopped responding, in milliseconds; 0 while it responds.
-    pub silent_ms: u64,
+    pub unresponsive_ms: u64,
     /// True if it is many times slower than the other members of its group.
     pub slow: bool,
 }
@@ -272,7 +272,7 @@ pub enum MemberState {
     /// Not found.
     Missing,
     /// Not responding; the group continues without it and resyncs it when it responds again.
-    Behind,
+    NotResponding,
     /// Being added to its group by a reshape, and not yet part of its redundancy.
     Joining,
 }
@@ -281,7 +281,7 @@ impl MemberState {
     /// Returns true for a member that its group has to do without.
     #[must_use]
     pub const fn is_lost(self) -> bool {
-        matches!(self, Self::Failed | Self::Missing | Self::Behind)
+        matches!(self, Self::Failed | Self::Missing | Self::NotResponding)
     }
 }
 
@@ -363,7 +363,7 @@ impl PoolReport {
 
     /// Returns the way to open a read-only pool for writing, as an instruction.
     #[must_use]
-    pub fn way_to_write(&self) -> String {
+    pub fn writable_hint(&self) -> String {
         let before = if self.imported_read_only { "to write to it," } else { "make its disks writable and" };
         format!("{before} run blockyard pool import {}", self.name)
     }
@@ -455,7 +455,7 @@ impl MemberState {
             Self::Rebuilding => "rebuilding",
             Self::Failed => "failed",
             Self::Missing => "missing",
-            Self::Behind => "not answering",
+            Self::NotResponding => "not answering",
             Self::Joining => "joining",
         }
     }

@@ -1,7 +1,7 @@
 //! Portals: addresses that accept sessions, and the distribution of sessions over them.
 
 use crate::setting::{Settings, or_off};
-use crate::{Advertised, Misread, Refusal, code};
+use crate::{Advertised, ParseRefusal, Refusal, code};
 use bounded::quoted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -158,8 +158,8 @@ pub(crate) fn address_of(text: &str, port: u16) -> Option<SocketAddr> {
 }
 
 impl TryFrom<String> for PortalAddress {
-    type Error = Misread;
-    fn try_from(text: String) -> Result<Self, Misread> {
+    type Error = ParseRefusal;
+    fn try_from(text: String) -> Result<Self, ParseRefusal> {
         Ok(text.parse()?)
     }
 }
@@ -265,12 +265,12 @@ pub enum PortalState {
     /// Listening, but not reachable for hosts.
     NoLink {
         /// Reason in words.
-        why: String,
+        reason: String,
     },
     /// Configured, but not listening.
     Failed {
         /// Reason in words.
-        why: String,
+        reason: String,
     },
 }
 

@@ -27,13 +27,13 @@ pub struct Refusal {
 /// Refusal passed through a deserializer, whose errors can only be text: its code is appended to the text.
 #[derive(Debug, thiserror::Error)]
 #[error("{0} ({code})", code = .0.code)]
-pub struct Misread(#[from] Refusal);
+pub struct ParseRefusal(#[from] Refusal);
 
-impl Misread {
+impl ParseRefusal {
     /// Recovers the refusal from the text of a deserialization error; `None` if the error is the own one of the
     /// deserializer.
     #[must_use]
-    pub fn in_error(text: &str) -> Option<Refusal> {
+    pub fn from_error_text(text: &str) -> Option<Refusal> {
         // Last occurrence: the message may quote foreign text. A deserializer may append its position after it.
         let (before, after) = text.rsplit_once(" (BY-")?;
         let code: Code = format!("BY-{}", after.get(..4)?).parse().ok()?;

@@ -15,14 +15,17 @@ pub struct RefusedLogin {
     /// Requested target; absent for discovery.
     pub target: Option<String>,
     /// Reason. Rejections for different reasons are separate entries.
-    pub why: RefusedWhy,
+    #[serde(alias = "why")]
+    pub reason: RefusedWhy,
     /// Login status that was returned: class and detail of RFC 7143 §11.13.5 in words.
     pub status: String,
     /// Delay of the response in milliseconds, after many failures (brute-force protection).
     #[serde(default)]
-    pub held_back_ms: u64,
+    #[serde(alias = "held_back_ms")]
+    pub delay_ms: u64,
     /// Number of rejections.
-    pub times: u64,
+    #[serde(alias = "times")]
+    pub count: u64,
     /// Time of the latest rejection.
     pub last: Timestamp,
 }
@@ -39,35 +42,44 @@ pub enum RefusedWhy {
         host: Name,
     },
     /// Authentication as a host failed.
-    NotProven {
+    #[serde(alias = "not_proven")]
+    AuthenticationFailed {
         /// Claimed host.
         host: Name,
         /// Error, as a sentence without a full stop.
-        how: String,
+        #[serde(alias = "how")]
+        error: String,
         /// Required correction.
-        lack: ProofLack,
+        #[serde(alias = "lack")]
+        cause: ProofLack,
     },
     /// Authentication for discovery failed.
-    DiscoveryNotProven {
+    #[serde(alias = "discovery_not_proven")]
+    DiscoveryAuthenticationFailed {
         /// Error, as a sentence without a full stop.
-        how: String,
+        #[serde(alias = "how")]
+        error: String,
         /// Required correction.
-        lack: ProofLack,
+        #[serde(alias = "lack")]
+        cause: ProofLack,
     },
     /// Throttled: too many failed authentications as this host or from this address, while another attempt was in
     /// progress.
-    HeldBack {
+    #[serde(alias = "held_back")]
+    Throttled {
         /// Claimed host.
         host: Name,
     },
     /// Unknown target.
     UnknownTarget,
     /// No volume of this target is presented to the host.
-    NothingShown {
+    #[serde(alias = "nothing_shown")]
+    NoMapping {
         /// Name of the host.
         host: Name,
         /// Name of the target within the array.
-        through: Name,
+        #[serde(alias = "through")]
+        target: Name,
     },
     /// Protocol violation.
     Protocol {
@@ -114,16 +126,20 @@ impl RefusedLogin {
     #[must_use]
     pub fn reason(&self) -> String {
         let target = self.target.as_deref().unwrap_or("discovery");
-        match &self.why {
+        match &self.reason {
             RefusedWhy::UnknownInitiator => "no host has this initiator".to_owned(),
             RefusedWhy::WrongAddress { host } => format!("host {host} may not come from {}", self.address),
-            RefusedWhy::NotProven { host, how, .. } => format!("it did not prove to be host {host}: {how}"),
-            RefusedWhy::DiscoveryNotProven { how, .. } => format!("it did not prove what discovery asks for: {how}"),
-            RefusedWhy::HeldBack { host } => {
+            RefusedWhy::AuthenticationFailed { host, error: how, .. } => {
+                format!("it did not prove to be host {host}: {how}")
+            }
+            RefusedWhy::DiscoveryAuthenticationFailed { error: how, .. } => {
+                format!("it did not prove what discovery asks for: {how}")
+            }
+            RefusedWhy::Throttled { host } => {
                 format!("too many have failed to prove to be host {host}, or from there; they are judged one at a time")
             }
             RefusedWhy::UnknownTarget => format!("there is no target {target}"),
-            RefusedWhy::NothingShown { host, .. } => format!("host {host} sees nothing in target {target}"),
+            RefusedWhy::NoMapping { host, .. } => format!("host {host} sees nothing in target {target}"),
             RefusedWhy::Protocol { key: Some(key), rule } => format!("it broke the protocol with {key}: {rule}"),
             RefusedWhy::Protocol { key: None, rule } => format!("it broke the protocol: {rule}"),
             RefusedWhy::NoSession => "it wants to join a session that is not there".to_owned(),
@@ -139,18 +155,20 @@ impl RefusedLogin {
     /// Returns the correction that would permit the login, if it is legitimate.
     #[must_use]
     pub fn remedy(&self) -> String {
-        match &self.why {
+        match &self.reason {
             RefusedWhy::UnknownInitiator => {
                 format!("blockyard host add NAME --initiator {}", self.initiator.as_deref().unwrap_or("IQN"))
             }
             RefusedWhy::WrongAddress { host } => format!("blockyard host change {host} --add-address {}", self.address),
-            RefusedWhy::DiscoveryNotProven { lack, .. } => lack.remedy("blockyard auth discovery", "discovery"),
-            RefusedWhy::NotProven { host, lack, .. } => {
+            RefusedWhy::DiscoveryAuthenticationFailed { cause: lack, .. } => {
+                lack.remedy("blockyard auth discovery", "discovery")
+            }
+            RefusedWhy::AuthenticationFailed { host, cause: lack, .. } => {
                 lack.remedy(&format!("blockyard host change {host}"), &format!("host {host}"))
             }
-            RefusedWhy::HeldBack { .. } => "wait, and see blockyard event list for who guesses".to_owned(),
+            RefusedWhy::Throttled { .. } => "wait, and see blockyard event list for who guesses".to_owned(),
             RefusedWhy::UnknownTarget => "log in to one of blockyard target list".to_owned(),
-            RefusedWhy::NothingShown { host, through } => {
+            RefusedWhy::NoMapping { host, target: through } => {
                 format!("blockyard present VOLUME {host} --target {through}, or log out of that target there")
             }
             RefusedWhy::Protocol { key, .. } => remedy_of_key(key.as_deref(), self.address),
@@ -210,17 +228,22 @@ mod tests {
             initiator: Some("iqn.2001-04.com.example:web".to_owned()),
             address: "127.0.0.1".parse().expect("an address"),
             target: Some("iqn.2026-11.io.blockyard:vm.second".to_owned()),
-            why,
+            reason: why,
             status: "authorization failure (0202)".to_owned(),
-            held_back_ms: 0,
-            times: 1,
+            delay_ms: 0,
+            count: 1,
             last: Timestamp::from_unix(0),
         };
         (login.reason(), login.remedy())
     }
 
     fn unproven(lack: ProofLack) -> String {
-        told(RefusedWhy::NotProven { host: "web".parse().expect("a name"), how: "so".to_owned(), lack }).1
+        told(RefusedWhy::AuthenticationFailed {
+            host: "web".parse().expect("a name"),
+            error: "so".to_owned(),
+            cause: lack,
+        })
+        .1
     }
 
     #[test]
@@ -229,7 +252,7 @@ mod tests {
         let address = told(RefusedWhy::WrongAddress { host: host() }).1;
         assert_eq!(address, "blockyard host change db --add-address 127.0.0.1", "others may come as before");
         let through = "second".parse().expect("a name");
-        let shown = told(RefusedWhy::NothingShown { host: host(), through }).1;
+        let shown = told(RefusedWhy::NoMapping { host: host(), target: through }).1;
         assert!(shown.starts_with("blockyard present VOLUME db --target second"), "{shown}");
         assert!(unproven(ProofLack::Mutual).contains("turn on mutual CHAP there"));
         assert!(unproven(ProofLack::Mutual).contains("blockyard host change web --mutual offered"));

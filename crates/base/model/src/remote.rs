@@ -1,6 +1,6 @@
 //! Remote disks: disks of other arrays that are accessed over iSCSI. Addresses, login parameters and path states.
 
-use crate::{ISCSI_PORT, Iqn, PortalAddress, Proof, Refusal, code};
+use crate::{ChapCredentials, ISCSI_PORT, Iqn, PortalAddress, Refusal, code};
 use bounded::quoted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -42,7 +42,7 @@ pub struct RemoteUrl {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RemoteLogin {
     /// CHAP: `own` authenticates this array, `mutual` the target.
-    pub proof: Proof,
+    pub proof: ChapCredentials,
     /// True to require header and data digests.
     pub digests: bool,
     /// True to preempt registrations of other initiators.

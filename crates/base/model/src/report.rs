@@ -1,8 +1,8 @@
 //! Responses of the data plane.
 
 use crate::{
-    Activity, DiskReport, EngineReport, LatencyReport, PoolCheck, PoolMembership, PoolReport, PortalReport, Raised,
-    Recordings, RefusedLogin, Secret, SessionDetail, SessionEnd, SessionReport, ShapeOfUnit, SnapshotReport,
+    Activity, DiskReport, EngineReport, LatencyReport, NamedUnitAttributes, PoolCheck, PoolMembership, PoolReport,
+    PortalReport, Raised, Recordings, RefusedLogin, Secret, SessionDetail, SessionEnd, SessionReport, SnapshotReport,
     TaskReport, TraceReport, Traced, VolumeName, VolumeReport,
 };
 
@@ -28,7 +28,7 @@ pub enum Report {
     /// Names of volumes.
     VolumeNames(Vec<VolumeName>),
     /// Attributes of open volumes, as reported to hosts.
-    UnitShapes(Vec<ShapeOfUnit>),
+    UnitShapes(Vec<NamedUnitAttributes>),
     /// State of snapshots.
     Snapshots(Vec<SnapshotReport>),
     /// Result of a consistency check of a pool.

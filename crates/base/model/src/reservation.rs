@@ -62,7 +62,7 @@ impl ReservationReport {
     /// Returns a description of the reservation: type, holder, key, and the effect on others. `None` without a
     /// reservation.
     #[must_use]
-    pub fn told(&self) -> Option<String> {
+    pub fn description(&self) -> Option<String> {
         let kind = self.kind?;
         let held = self.registrations.iter().find(|registration| registration.holder);
         // If all registrants are holders, there is no single key.
@@ -76,7 +76,7 @@ impl ReservationReport {
     /// registrants where registration suffices. If the report does not list all registrations, the host counts as
     /// registered.
     #[must_use]
-    pub fn kept_from(&self, initiators: &[String]) -> Option<DeniedAccess> {
+    pub fn denied_access(&self, initiators: &[String]) -> Option<DeniedAccess> {
         let kind = self.kind?;
         let is_own = |name: &String| initiators.iter().any(|own| own.eq_ignore_ascii_case(name));
         // An unlisted registration may be the one of this host.
@@ -160,11 +160,11 @@ mod tests {
             registrations: vec![registration("iqn.a", "00000000000000ab", true), registration("iqn.b", "02", false)],
             ..ReservationReport::default()
         };
-        let told = report.told().expect("it is reserved");
+        let told = report.description().expect("it is reserved");
         let words =
             "write exclusive, registrants only, held by iqn.a with key 00000000000000ab: only who is registered writes";
         assert_eq!(told, words);
-        let kept = |report: &ReservationReport, who: &str| report.kept_from(&[who.to_owned()]);
+        let kept = |report: &ReservationReport, who: &str| report.denied_access(&[who.to_owned()]);
         let each = |report: &ReservationReport| ["iqn.a", "IQN.B", "iqn.c"].map(|who| kept(report, who));
         assert_eq!(each(&report), [None, None, Some(DeniedAccess::Writes)]);
         report.kind = Some(ReservationKind::ExclusiveAccess);
@@ -172,6 +172,6 @@ mod tests {
         (report.kind, report.registered) = (Some(ReservationKind::ExclusiveAccessAllRegistrants), 300);
         assert_eq!(kept(&report, "iqn.c"), None, "it may be one of those that are not told");
         report.kind = None;
-        assert_eq!((report.told(), kept(&report, "iqn.c")), (None, None));
+        assert_eq!((report.description(), kept(&report, "iqn.c")), (None, None));
     }
 }

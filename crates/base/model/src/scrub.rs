@@ -24,7 +24,8 @@ pub struct ScrubReport {
     /// Number of stripes that could not be read completely and could not be repaired.
     pub unreadable: u64,
     /// Number of repaired stripes.
-    pub healed: u64,
+    #[serde(alias = "healed")]
+    pub repaired: u64,
 }
 
 /// State of a scrub.

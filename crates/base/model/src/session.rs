@@ -90,7 +90,7 @@ pub enum ReservationRole {
     /// Holder of the reservation.
     Holder,
     /// Registered, which permits access under the present reservation.
-    Shares,
+    RegisteredWithAccess,
     /// Registered without effect: there is no reservation, or it excludes other registrants.
     Registered,
 }
@@ -99,7 +99,7 @@ impl fmt::Display for ReservationRole {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Holder => "holds",
-            Self::Shares => "shares",
+            Self::RegisteredWithAccess => "shares",
             Self::Registered => "registered for",
         })
     }
@@ -165,7 +165,7 @@ pub struct SessionLoss {
     /// Address of the initiator.
     pub address: SocketAddr,
     /// Loss of access, in words.
-    pub loses: String,
+    pub effect: String,
 }
 
 /// Result of ending a session on request of an operator.
@@ -175,7 +175,7 @@ pub enum SessionEnd {
     /// The initiator has logged out as requested.
     LoggedOut,
     /// The connections were dropped.
-    CutOff,
+    Dropped,
 }
 
 /// Kind of a session.
@@ -191,7 +191,7 @@ pub enum SessionKind {
 impl fmt::Display for SessionLoss {
     /// Writes a text such as `iqn.… at 10.0.0.20:51514 (session 3) loses volume tank/vm1 (LUN 0)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} at {} (session {}) {}", self.initiator, self.address, self.session, self.loses)
+        write!(f, "{} at {} (session {}) {}", self.initiator, self.address, self.session, self.effect)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Amounts of bytes: parsing and display.
 
-use crate::{Misread, Refusal, code};
+use crate::{ParseRefusal, Refusal, code};
 use bounded::quoted;
 use schemars::generate::Contract;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -232,7 +232,7 @@ impl serde::de::Visitor<'_> for Visitor {
     }
 
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Size, E> {
-        text.parse().map_err(|refusal: Refusal| E::custom(Misread::from(refusal)))
+        text.parse().map_err(|refusal: Refusal| E::custom(ParseRefusal::from(refusal)))
     }
 }
 

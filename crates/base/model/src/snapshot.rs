@@ -1,6 +1,6 @@
 //! Snapshots: names, locks and state.
 
-use crate::{Misread, Name, Refusal, Size, SnapshotId, Timestamp, VolumeName, code};
+use crate::{Name, ParseRefusal, Refusal, Size, SnapshotId, Timestamp, VolumeName, code};
 use bounded::quoted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -44,8 +44,8 @@ impl FromStr for SnapshotName {
 }
 
 impl TryFrom<String> for SnapshotName {
-    type Error = Misread;
-    fn try_from(text: String) -> Result<Self, Misread> {
+    type Error = ParseRefusal;
+    fn try_from(text: String) -> Result<Self, ParseRefusal> {
         Ok(text.parse()?)
     }
 }
@@ -68,19 +68,19 @@ impl fmt::Display for SnapshotName {
 pub enum SnapshotLock {
     /// Not locked.
     #[default]
-    Open,
+    Unlocked,
     /// Locked until this time.
     Until(Timestamp),
     /// Locked permanently.
-    ForEver,
+    Permanent,
 }
 
 impl fmt::Display for SnapshotLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Open => f.pad("-"),
+            Self::Unlocked => f.pad("-"),
             Self::Until(time) => f.pad(&time.to_string()),
-            Self::ForEver => f.pad("for ever"),
+            Self::Permanent => f.pad("for ever"),
         }
     }
 }
@@ -101,7 +101,7 @@ pub struct SnapshotReport {
     /// Allocated bytes that the snapshot references.
     pub mapped: Size,
     /// Lower bound of the space that its deletion reclaims.
-    pub frees: Size,
+    pub reclaimable: Size,
     /// Lock against deletion.
     pub lock: SnapshotLock,
     /// True if it has clones, which prevent its deletion.
@@ -115,7 +115,7 @@ pub struct SnapshotReport {
 #[serde(rename_all = "snake_case")]
 pub enum SnapshotState {
     /// Available for rollback and cloning.
-    Whole,
+    Available,
     /// Deleted; its exclusive space is being reclaimed.
     Deleting {
         /// Progress in percent.
@@ -126,7 +126,7 @@ pub enum SnapshotState {
 impl fmt::Display for SnapshotState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Whole => f.pad("whole"),
+            Self::Available => f.pad("whole"),
             Self::Deleting { percent } => f.pad(&format!("deleting, {percent} %")),
         }
     }

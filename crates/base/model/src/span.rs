@@ -1,6 +1,6 @@
 //! Time spans: parsing and display.
 
-use crate::{Misread, Refusal, code};
+use crate::{ParseRefusal, Refusal, code};
 use bounded::quoted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -77,8 +77,8 @@ impl FromStr for Span {
 }
 
 impl TryFrom<String> for Span {
-    type Error = Misread;
-    fn try_from(text: String) -> Result<Self, Misread> {
+    type Error = ParseRefusal;
+    fn try_from(text: String) -> Result<Self, ParseRefusal> {
         Ok(text.parse()?)
     }
 }

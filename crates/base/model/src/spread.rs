@@ -4,19 +4,19 @@ use crate::{DiskName, Level};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Disk and its enclosure, if known.
-pub type Placed = (DiskName, Option<String>);
+pub type DiskLocation = (DiskName, Option<String>);
 
 /// Distributes the disks over `groups` groups of `level`, such that each group has as few disks as possible in one
 /// enclosure, and mirrored pairs are in different enclosures.
 ///
 /// *Shape*: groups of equal size if the number of disks permits it; the disks of a group are in slot order.
 #[must_use]
-pub fn spread(level: Level, disks: &[Placed], groups: usize) -> Vec<Vec<DiskName>> {
-    let mut shelves: BTreeMap<&Option<String>, Vec<&Placed>> = BTreeMap::new();
+pub fn spread(level: Level, disks: &[DiskLocation], groups: usize) -> Vec<Vec<DiskName>> {
+    let mut shelves: BTreeMap<&Option<String>, Vec<&DiskLocation>> = BTreeMap::new();
     for disk in disks {
         shelves.entry(&disk.1).or_default().push(disk);
     }
-    let mut shelves: Vec<Vec<&Placed>> = shelves.into_values().collect();
+    let mut shelves: Vec<Vec<&DiskLocation>> = shelves.into_values().collect();
     // Largest enclosure first: round-robin in this order distributes each enclosure evenly over the groups.
     shelves.sort_by_key(|shelf| std::cmp::Reverse(shelf.len()));
     let mut hands: Vec<Vec<DiskName>> = vec![Vec::new(); groups.max(1)];
@@ -40,7 +40,7 @@ fn paired(disks: &[DiskName]) -> Vec<DiskName> {
 
 /// Returns the enclosures whose loss would cause data loss in a group with these members, worst first.
 #[must_use]
-pub fn weak_enclosures(level: Level, members: &[Placed]) -> Vec<String> {
+pub fn weak_enclosures(level: Level, members: &[DiskLocation]) -> Vec<String> {
     let shelves: BTreeSet<&String> = members.iter().filter_map(|(_, enclosure)| enclosure.as_ref()).collect();
     let inside = |shelf: &String| members.iter().filter(|(_, enclosure)| enclosure.as_ref() == Some(shelf)).count();
     let mut weak: Vec<&String> = shelves.into_iter().filter(|shelf| !survives(level, members, shelf)).collect();
@@ -49,8 +49,8 @@ pub fn weak_enclosures(level: Level, members: &[Placed]) -> Vec<String> {
 }
 
 /// Returns true if the group can serve without the members in the enclosure.
-fn survives(level: Level, members: &[Placed], shelf: &String) -> bool {
-    let lost = |(_, enclosure): &Placed| enclosure.as_ref() == Some(shelf);
+fn survives(level: Level, members: &[DiskLocation], shelf: &String) -> bool {
+    let lost = |(_, enclosure): &DiskLocation| enclosure.as_ref() == Some(shelf);
     match level {
         Level::Raid10 => members.chunks(2).all(|pair| !pair.iter().all(lost)),
         Level::Raid0 | Level::Raid1 | Level::Raid5 | Level::Raid6 => {
@@ -65,7 +65,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// Returns disks `a0`… in enclosure `a`, `b0`… in `b` with the given counts; those of `-` have no known enclosure.
-    fn disks(shelves: &[(&str, usize)]) -> Vec<Placed> {
+    fn disks(shelves: &[(&str, usize)]) -> Vec<DiskLocation> {
         let disk = |shelf: &str, n: usize| {
             let name = if shelf == "-" { format!("z{n}") } else { format!("{shelf}{n}") };
             (name.parse().expect("a name"), (shelf != "-").then(|| shelf.to_owned()))
@@ -73,7 +73,7 @@ mod tests {
         shelves.iter().flat_map(|&(shelf, count)| (0..count).map(move |n| disk(shelf, n))).collect()
     }
 
-    fn placed(names: &[DiskName], disks: &[Placed]) -> Vec<Placed> {
+    fn placed(names: &[DiskName], disks: &[DiskLocation]) -> Vec<DiskLocation> {
         names.iter().map(|name| disks.iter().find(|(disk, _)| disk == name).expect("one of them").clone()).collect()
     }
 

@@ -14,7 +14,7 @@ pub struct StatusReport {
     /// Highest severity of all problems.
     pub severity: Severity,
     /// Summary in one sentence: `All good`, or the most important action.
-    pub verdict: String,
+    pub summary: String,
     /// Problems, most severe first.
     pub problems: Vec<Problem>,
     /// Notices: conditions that are intended or have no effect at present, but should not be forgotten.

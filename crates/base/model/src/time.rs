@@ -1,6 +1,6 @@
 //! Calendar time: conversion, parsing and display.
 
-use crate::{Misread, Refusal, code};
+use crate::{ParseRefusal, Refusal, code};
 use bounded::quoted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -133,8 +133,8 @@ impl FromStr for Timestamp {
 }
 
 impl TryFrom<String> for Timestamp {
-    type Error = Misread;
-    fn try_from(text: String) -> Result<Self, Misread> {
+    type Error = ParseRefusal;
+    fn try_from(text: String) -> Result<Self, ParseRefusal> {
         Ok(text.parse()?)
     }
 }

@@ -23,7 +23,7 @@ pub struct TraceReport {
     /// Commands overwritten so far.
     pub overwritten: u64,
     /// Commands that have started and not ended: in flight, or lost with their session.
-    pub unended: u64,
+    pub incomplete: u64,
     /// Number of sessions that sent the commands.
     pub sessions: u32,
     /// Duration of the trace in milliseconds.

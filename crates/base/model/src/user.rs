@@ -1,6 +1,6 @@
 //! Users, logins and tokens, as reported by the API.
 
-use crate::{Misread, Name, Refusal, Role, Timestamp, code};
+use crate::{Name, ParseRefusal, Refusal, Role, Timestamp, code};
 use bounded::quoted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -33,7 +33,7 @@ pub struct CallerReport {
     /// Role.
     pub role: Role,
     /// Method of authentication.
-    pub how: AuthMethod,
+    pub auth_method: AuthMethod,
     /// Value that a browser must send as `X-CSRF-Token` with every modifying request.
     pub csrf: Option<String>,
     /// Expiration of the login or the token, regardless of activity.
@@ -68,9 +68,9 @@ pub struct LoginReport {
     /// User agent of the browser.
     pub agent: String,
     /// Time of the login.
-    pub begun: Timestamp,
+    pub started: Timestamp,
     /// Time of the latest request.
-    pub seen: Timestamp,
+    pub last_seen: Timestamp,
     /// Expiration, regardless of activity.
     pub until: Timestamp,
     /// True for the login of the caller.
@@ -87,7 +87,7 @@ pub struct TokenReport {
     /// Scopes of the token; empty for everything that its role permits, except for destructive requests.
     pub scopes: Vec<Scope>,
     /// User who created it; absent for root.
-    pub maker: Option<Name>,
+    pub created_by: Option<Name>,
     /// Time of creation.
     pub created: Timestamp,
     /// Expiration.
@@ -150,8 +150,8 @@ impl FromStr for Scope {
 }
 
 impl TryFrom<String> for Scope {
-    type Error = Misread;
-    fn try_from(text: String) -> Result<Self, Misread> {
+    type Error = ParseRefusal;
+    fn try_from(text: String) -> Result<Self, ParseRefusal> {
         Ok(text.parse()?)
     }
 }

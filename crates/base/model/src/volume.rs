@@ -31,7 +31,7 @@ pub struct VolumeReport {
     pub state: VolumeState,
     /// Reason why it is offline, if it is and the reason is known.
     #[serde(default)]
-    pub why: Option<String>,
+    pub reason: Option<String>,
     /// Host I/O since it was opened.
     pub counters: VolumeCounters,
     /// Space allocation in the pool; absent for volumes without a map.
@@ -57,7 +57,7 @@ pub struct VolumeReport {
 impl VolumeReport {
     /// Returns the report of an offline volume, for which nothing more is known.
     #[must_use]
-    pub fn away(
+    pub fn offline(
         name: VolumeName,
         id: VolumeId,
         size: Size,
@@ -74,7 +74,7 @@ impl VolumeReport {
             block_bytes,
             backend,
             state,
-            why,
+            reason: why,
             counters,
             space,
             policy,

@@ -24,7 +24,7 @@ pub struct WebAddress {
     /// True if the server listens on it.
     pub open: bool,
     /// Reason why it does not; retried automatically.
-    pub why: Option<String>,
+    pub reason: Option<String>,
 }
 
 /// Identifying data of a certificate.

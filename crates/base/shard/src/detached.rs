@@ -50,7 +50,7 @@ impl Wake for Hub {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.wake_those(|waiter| waiter.drives);
+        self.wake_matching(|waiter| waiter.drives);
     }
 }
 
@@ -59,7 +59,7 @@ impl Hub {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wake_those(&self, which: impl Fn(&Waiter) -> bool) {
+    fn wake_matching(&self, which: impl Fn(&Waiter) -> bool) {
         let wakers = |waiting: &BTreeMap<u64, Waiter>| -> Vec<Waker> {
             waiting.values().filter(|waiter| which(waiter)).map(|waiter| waiter.waker.clone()).collect()
         };
@@ -96,7 +96,7 @@ impl Detached {
         self.count.set(self.count.get() + 1);
         self.work.borrow_mut().push(Box::pin(work));
         // Polled immediately: work that is ready needs no waiter.
-        self.turn();
+        self.poll_all();
     }
 
     /// Wraps `work` in a future that guarantees its completion: when dropped, the work moves here.
@@ -110,13 +110,13 @@ impl Detached {
         poll_fn(|cx| {
             if self.count.get() > 0 {
                 // Registered before the turn: a wake during it must not be missed.
-                self.remember(&mut waiting, cx);
-                self.turn();
+                self.register(&mut waiting, cx);
+                self.poll_all();
             }
             let polled = ready(cx);
             if polled.is_pending() {
                 // Work that arrives later may have to be driven for this condition to become ready.
-                self.remember(&mut waiting, cx);
+                self.register(&mut waiting, cx);
             }
             polled
         })
@@ -130,7 +130,7 @@ impl Detached {
         drop(work);
     }
 
-    fn remember<'a>(&'a self, waiting: &mut Option<Waiting<'a>>, cx: &Context<'_>) {
+    fn register<'a>(&'a self, waiting: &mut Option<Waiting<'a>>, cx: &Context<'_>) {
         if cx.waker().will_wake(&self.waker) {
             // Work that waits itself: it is polled whenever a waiting command is woken.
             return;
@@ -145,7 +145,7 @@ impl Detached {
     }
 
     /// Polls all work once, including work that is added meanwhile.
-    fn turn(&self) {
+    fn poll_all(&self) {
         // Re-entered from work that waits through `until`: the outer turn polls everything.
         if self.polling.replace(true) {
             return;
@@ -172,7 +172,7 @@ impl Detached {
         self.polling.set(false);
         if ended {
             // An item that finished may be the condition that others wait for.
-            self.hub.wake_those(|_| true);
+            self.hub.wake_matching(|_| true);
         }
     }
 }

@@ -67,8 +67,8 @@ impl<D: BlockDevice> BlockDevice for GroupCommit<D> {
         self.device.write(start, data).await
     }
 
-    async fn write_fresh(&self, start: Lba, data: View) -> Result<Written, IoError> {
-        self.device.write_fresh(start, data).await
+    async fn write_unlogged(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        self.device.write_unlogged(start, data).await
     }
 
     async fn flush(&self, mut after: Written) -> Result<Stable, IoError> {
@@ -157,7 +157,7 @@ mod tests {
                 optimal_bytes: 4096,
                 volatile_cache: true,
                 discard_zeroes: false,
-                prefers_fresh: false,
+                prefers_unlogged: false,
             }
         }
         async fn read(&self, _: Extent) -> Result<Rope, IoError> {

@@ -4,13 +4,13 @@
 //! Everything is single-threaded except [`mailbox`], and deterministic: the same inputs in the same order give the same
 //! run. `sim` depends on that to reproduce a run from a seed. Nothing here makes a system call.
 
+pub mod abandonable;
 pub mod detached;
 pub mod executor;
 pub mod group;
-pub mod insist;
-pub mod interruptible;
 pub mod mailbox;
 pub mod range_lock;
+pub mod retry;
 pub mod signal;
 pub mod single_flight;
 pub mod slots;
@@ -18,12 +18,12 @@ pub mod spawn;
 pub mod time;
 pub mod world;
 
+pub use abandonable::{AbandonableDevice, CLOCK_STEP, InFlightOperations, ResponseAge, RunClock};
 pub use detached::{Detached, Finish};
 pub use executor::Executor;
 pub use group::GroupCommit;
-pub use insist::{WANT_OF_SPACE_PAUSES, retry_on_error};
-pub use interruptible::{CLOCK_STEP, Interruptible, Landings, RunClock, Silence};
 pub use range_lock::{RangeGuard, RangeLocks};
+pub use retry::{NO_SPACE_PAUSES, retry_on_error};
 pub use signal::{Signal, yield_now};
 pub use single_flight::SingleFlight;
 pub use slots::Slots;

@@ -10,12 +10,12 @@ use std::task::{Context, Poll, Waker};
 /// The queue itself is unbounded; messages in flight are bounded by the command slots of the senders.
 #[must_use]
 pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
-    let shared = Arc::new(Mutex::new(Queue { letters: VecDeque::new(), waker: None, senders: 1, open: true }));
+    let shared = Arc::new(Mutex::new(Queue { messages: VecDeque::new(), waker: None, senders: 1, open: true }));
     (Sender(shared.clone()), Receiver(shared))
 }
 
 struct Queue<T> {
-    letters: VecDeque<T>,
+    messages: VecDeque<T>,
     waker: Option<Waker>,
     senders: usize,
     open: bool,
@@ -42,7 +42,7 @@ impl<T> Sender<T> {
             if !queue.open {
                 return Err(letter);
             }
-            queue.letters.push_back(letter);
+            queue.messages.push_back(letter);
             queue.waker.take()
         };
         if let Some(waker) = waker {
@@ -83,7 +83,7 @@ impl<T> Receiver<T> {
     pub fn poll_receive(&self, cx: &mut Context<'_>) -> Poll<Option<T>> {
         let mut queue = lock(&self.0);
         // Messages sent before the last sender was dropped are still delivered.
-        match queue.letters.pop_front() {
+        match queue.messages.pop_front() {
             Some(letter) => Poll::Ready(Some(letter)),
             None if queue.senders == 0 => Poll::Ready(None),
             None => {
@@ -100,7 +100,7 @@ impl<T> Drop for Receiver<T> {
             let mut queue = lock(&self.0);
             queue.open = false;
             // Messages are dropped outside of the lock: they may hold senders of this mailbox.
-            std::mem::take(&mut queue.letters)
+            std::mem::take(&mut queue.messages)
         };
         drop(letters);
     }

@@ -51,7 +51,7 @@ impl RangeLocks {
 
     /// Waits until every earlier request that overlaps `range` has ended, as a barrier. Blocks no other request.
     #[must_use]
-    pub fn passed(&self, range: Range<u64>) -> Acquire {
+    pub fn barrier(&self, range: Range<u64>) -> Acquire {
         self.acquire(range, true, true)
     }
 
@@ -182,7 +182,7 @@ mod tests {
         let locks = RangeLocks::new();
         let first = locks.exclusive(0..4).now_or_never().expect("nothing is held");
         let reader = locks.shared(8..9).now_or_never().expect("nothing is held there");
-        let mut passed = Box::pin(locks.passed(0..10));
+        let mut passed = Box::pin(locks.barrier(0..10));
         assert!((&mut passed).now_or_never().is_none());
         let later = locks.exclusive(5..6).now_or_never().expect("it keeps nobody waiting");
         drop(first);

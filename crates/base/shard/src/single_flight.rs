@@ -57,7 +57,7 @@ impl<E: Copy + 'static> SingleFlight<E> {
     /// Waits for the current run, or starts one when there is none.
     ///
     /// *Errors*: that of the run.
-    pub async fn joined(&self, start: impl Fn() -> Run<E>) -> Result<(), E> {
+    pub async fn join_or_start(&self, start: impl Fn() -> Run<E>) -> Result<(), E> {
         let needed = {
             let state = self.state.borrow();
             // The run in progress, or the next one if none is.
@@ -67,7 +67,7 @@ impl<E: Copy + 'static> SingleFlight<E> {
     }
 
     /// Waits until no run is in progress. Errors are reported only to the callers that asked for the run.
-    pub async fn rest(&self) {
+    pub async fn until_idle(&self) {
         let needed = self.state.borrow().begun;
         let _: Result<(), E> = self.until(needed, None).await;
     }
@@ -190,7 +190,7 @@ impl<E: Copy + 'static> Drop for Waiter<'_, E> {
         if is_left {
             // No caller is left: the run is finished in the background.
             let flight = self.0.clone();
-            self.0.spawner.spawn(async move { flight.rest().await });
+            self.0.spawner.spawn(async move { flight.until_idle().await });
         }
     }
 }
@@ -278,12 +278,12 @@ mod tests {
         let start = work(&permits, &done);
         let mut first = Box::pin(flight.run_after_now(&start));
         assert!((&mut first).now_or_never().is_none());
-        let mut joins = Box::pin(flight.joined(&start));
+        let mut joins = Box::pin(flight.join_or_start(&start));
         assert!((&mut joins).now_or_never().is_none());
         permits.set(1);
         assert_eq!(((&mut joins).now_or_never(), done.get()), (Some(Ok(())), 1), "the run that had begun before it");
         permits.set(1);
-        assert_eq!((flight.joined(&start).now_or_never(), done.get()), (Some(Ok(())), 2));
+        assert_eq!((flight.join_or_start(&start).now_or_never(), done.get()), (Some(Ok(())), 2));
     }
 
     #[test]
@@ -307,7 +307,7 @@ mod tests {
                 }
                 .boxed_local()
             };
-            assert_eq!(waits.joined(start).await, Ok(()));
+            assert_eq!(waits.join_or_start(start).await, Ok(()));
         });
         executor.run_ready();
         assert_eq!(begun.get(), 1);

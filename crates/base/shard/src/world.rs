@@ -37,7 +37,7 @@ pub trait World: Clone + 'static {
 
     /// Idle counter: changes each time the shard had nothing to do and waited. Between two equal values it was busy all
     /// the time.
-    fn rests(&self) -> u64;
+    fn idle_count(&self) -> u64;
 
     /// Waits until the clock has reached `at`.
     fn sleep_until(&self, at: Time) -> Sleep;

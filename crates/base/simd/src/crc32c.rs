@@ -19,7 +19,7 @@ pub fn crc32c_append(crc: u32, bytes: &[u8]) -> u32 {
         (_, []) => crc,
         // A CRC of zero is the initial state of the register, so the one-shot function applies.
         (0, _) => crc32c(bytes),
-        _ => go_on(crc, bytes),
+        _ => append_bytes(crc, bytes),
     }
 }
 
@@ -67,7 +67,7 @@ const fn multiply(a: u32, b: u32) -> u32 {
     product
 }
 
-fn go_on(crc: u32, bytes: &[u8]) -> u32 {
+fn append_bytes(crc: u32, bytes: &[u8]) -> u32 {
     let mut digest = resume(crc);
     digest.update(bytes);
     finish(&digest)

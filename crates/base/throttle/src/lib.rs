@@ -16,11 +16,11 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug)]
 pub struct Policy {
     /// Failures without a delay, for typing errors.
-    pub free: u32,
+    pub free_failures: u32,
     /// Delay of the answer to the first failure after those; doubled with each further one.
-    pub first: Duration,
+    pub first_delay: Duration,
     /// Longest delay of an answer.
-    pub most: Duration,
+    pub max_delay: Duration,
     /// Limit on concurrent attempts for one name from addresses where it has not authenticated, once too many have
     /// failed.
     pub of_name_max: usize,
@@ -29,7 +29,7 @@ pub struct Policy {
     /// Limit on concurrent attempts for a name from an address where it has authenticated, once too many have failed.
     pub known_max: usize,
     /// Time after which failures are forgotten.
-    pub memory: Duration,
+    pub expiry: Duration,
     /// Limit on entries with failures, and on pairs of name and address that have authenticated.
     pub remembered_max: usize,
 }
@@ -52,14 +52,14 @@ struct Shared<N: Ord> {
 
 #[derive(Debug)]
 struct Table<N: Ord> {
-    failures: BTreeMap<Lane<N>, Failures>,
+    failures: BTreeMap<Key<N>, Failures>,
     /// Addresses from which names have authenticated.
     known: BTreeSet<(IpAddr, N)>,
 }
 
 /// Key of a failure count: attempts with the same key share a limit.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Lane<N> {
+enum Key<N> {
     Address(IpAddr),
     Name(N),
     /// Name at an address where it has authenticated.
@@ -71,14 +71,14 @@ struct Failures {
     count: u32,
     last: Duration,
     /// Attempts in progress, including those whose answer is delayed.
-    judged: usize,
+    in_progress: usize,
 }
 
 /// Attempt to authenticate, in progress until it is dropped, after its answer was sent.
 #[derive(Debug)]
 pub struct Attempt<N: Ord> {
     shared: Arc<Shared<N>>,
-    lanes: Vec<Lane<N>>,
+    keys: Vec<Key<N>>,
     address: IpAddr,
     name: N,
 }
@@ -89,7 +89,7 @@ pub struct Consequence {
     /// Number of failures of this name or this address, whichever is higher.
     pub failures: u32,
     /// Delay of the answer.
-    pub hold: Duration,
+    pub delay: Duration,
 }
 
 impl<N: Ord + Clone> LoginThrottle<N> {
@@ -108,24 +108,26 @@ impl<N: Ord + Clone> LoginThrottle<N> {
         let mut table = self.0.lock();
         // A name that is known at this address depends on its own failures there only: guesses of others do not count.
         let lanes = if table.known.contains(&(address, name.clone())) {
-            vec![Lane::Known(address, name.clone())]
+            vec![Key::Known(address, name.clone())]
         } else {
-            vec![Lane::Address(address), Lane::Name(name.clone())]
+            vec![Key::Address(address), Key::Name(name.clone())]
         };
         // The first `free` failures have no effect; from then on the concurrent attempts are limited.
-        let is_full = |lane: &Lane<N>| {
+        let is_full = |lane: &Key<N>| {
             let failures = table.failures.get(lane);
-            failures.is_some_and(|of| of.count_at(now, policy) > policy.free && of.judged >= policy.most_of(lane))
+            failures.is_some_and(|of| {
+                of.count_at(now, policy) > policy.free_failures && of.in_progress >= policy.limit_of(lane)
+            })
         };
         if lanes.iter().any(is_full) {
             return None;
         }
         for lane in &lanes {
             table.make_room(lane, now, policy);
-            let empty = Failures { count: 0, last: now, judged: 0 };
-            table.failures.entry(lane.clone()).or_insert(empty).judged += 1;
+            let empty = Failures { count: 0, last: now, in_progress: 0 };
+            table.failures.entry(lane.clone()).or_insert(empty).in_progress += 1;
         }
-        Some(Attempt { shared: self.0.clone(), lanes, address, name: name.clone() })
+        Some(Attempt { shared: self.0.clone(), keys: lanes, address, name: name.clone() })
     }
 }
 
@@ -137,23 +139,23 @@ impl<N: Ord + Clone> Attempt<N> {
         let policy = &self.shared.policy;
         let mut table = self.shared.lock();
         let mut failures = 0;
-        for lane in &self.lanes {
+        for lane in &self.keys {
             if let Some(of) = table.failures.get_mut(lane) {
                 (of.count, of.last) = (of.count_at(now, policy).saturating_add(1), now);
                 failures = failures.max(of.count);
             }
         }
-        let Some(doublings) = failures.checked_sub(policy.free + 1) else {
-            return Consequence { failures, hold: Duration::ZERO };
+        let Some(doublings) = failures.checked_sub(policy.free_failures + 1) else {
+            return Consequence { failures, delay: Duration::ZERO };
         };
         // 2^16 times the first delay exceeds any limit; more doublings would overflow the shift.
-        Consequence { failures, hold: policy.first.saturating_mul(1 << doublings.min(16)).min(policy.most) }
+        Consequence { failures, delay: policy.first_delay.saturating_mul(1 << doublings.min(16)).min(policy.max_delay) }
     }
 
     /// Records that the secret was correct: resets the failures of this name here, and remembers it for this address.
     pub fn succeeded(&self) {
         let mut table = self.shared.lock();
-        for lane in &self.lanes {
+        for lane in &self.keys {
             if let Some(of) = table.failures.get_mut(lane) {
                 of.count = 0;
             }
@@ -169,11 +171,11 @@ impl<N: Ord + Clone> Attempt<N> {
 impl<N: Ord> Drop for Attempt<N> {
     fn drop(&mut self) {
         let mut table = self.shared.lock();
-        for lane in &self.lanes {
+        for lane in &self.keys {
             if let Some(of) = table.failures.get_mut(lane) {
-                of.judged = of.judged.saturating_sub(1);
+                of.in_progress = of.in_progress.saturating_sub(1);
                 // Entries without failures are dropped at once, so that correct logins take no memory here.
-                if of.judged == 0 && of.count == 0 {
+                if of.in_progress == 0 && of.count == 0 {
                     table.failures.remove(lane);
                 }
             }
@@ -189,12 +191,12 @@ impl<N: Ord> Shared<N> {
 
 impl<N: Ord + Clone> Table<N> {
     /// Makes room for `lane` in a full table: evicts the entry with the fewest failures, and the oldest of those.
-    fn make_room(&mut self, lane: &Lane<N>, now: Duration, policy: &Policy) {
+    fn make_room(&mut self, lane: &Key<N>, now: Duration, policy: &Policy) {
         if self.failures.len() < policy.remembered_max || self.failures.contains_key(lane) {
             return;
         }
         // Entries of attempts in progress are kept: their counts would be wrong afterwards.
-        let idle = self.failures.iter().filter(|(_, of)| of.judged == 0);
+        let idle = self.failures.iter().filter(|(_, of)| of.in_progress == 0);
         let least = idle.min_by_key(|(_, of)| (of.count_at(now, policy), of.last)).map(|(lane, _)| lane.clone());
         if let Some(least) = least {
             self.failures.remove(&least);
@@ -203,11 +205,11 @@ impl<N: Ord + Clone> Table<N> {
 }
 
 impl Policy {
-    fn most_of<N>(&self, lane: &Lane<N>) -> usize {
+    fn limit_of<N>(&self, lane: &Key<N>) -> usize {
         match lane {
-            Lane::Address(_) => self.of_address_max,
-            Lane::Name(_) => self.of_name_max,
-            Lane::Known(..) => self.known_max,
+            Key::Address(_) => self.of_address_max,
+            Key::Name(_) => self.of_name_max,
+            Key::Known(..) => self.known_max,
         }
     }
 }
@@ -215,7 +217,7 @@ impl Policy {
 impl Failures {
     fn count_at(&self, now: Duration, policy: &Policy) -> u32 {
         // Failures expire after `memory` without another one.
-        if now.saturating_sub(self.last) < policy.memory { self.count } else { 0 }
+        if now.saturating_sub(self.last) < policy.expiry { self.count } else { 0 }
     }
 }
 
@@ -236,13 +238,13 @@ mod tests {
     use super::*;
 
     const POLICY: Policy = Policy {
-        free: 2,
-        first: Duration::from_secs(1),
-        most: Duration::from_secs(10),
+        free_failures: 2,
+        first_delay: Duration::from_secs(1),
+        max_delay: Duration::from_secs(10),
         of_name_max: 1,
         of_address_max: 4,
         known_max: 2,
-        memory: Duration::from_secs(900),
+        expiry: Duration::from_secs(900),
         remembered_max: 64,
     };
     const NOW: Duration = Duration::ZERO;
@@ -268,21 +270,21 @@ mod tests {
     #[test]
     fn answers_are_held_back_ever_longer_until_failures_are_forgotten_or_one_succeeds() {
         let throttle = throttle();
-        let holds: Vec<u64> = (0..8).map(|_| fail(&throttle, "web", 1, NOW).hold.as_secs()).collect();
+        let holds: Vec<u64> = (0..8).map(|_| fail(&throttle, "web", 1, NOW).delay.as_secs()).collect();
         assert_eq!(holds, [0, 0, 1, 2, 4, 8, 10, 10]);
-        assert_eq!(fail(&throttle, "web", 1, POLICY.memory).failures, 1);
+        assert_eq!(fail(&throttle, "web", 1, POLICY.expiry).failures, 1);
         for _ in 0..8 {
-            let _ = fail(&throttle, "web", 1, POLICY.memory);
+            let _ = fail(&throttle, "web", 1, POLICY.expiry);
         }
         begin(&throttle, "web", 1).expect("nobody is judged").succeeded();
-        assert_eq!(fail(&throttle, "web", 1, POLICY.memory).failures, 1);
+        assert_eq!(fail(&throttle, "web", 1, POLICY.expiry).failures, 1);
     }
 
     #[test]
     fn name_is_guessed_a_few_at_a_time_from_wherever_but_not_against_who_was_known() {
         let throttle = throttle();
         begin(&throttle, "web", 100).expect("nobody is judged").succeeded();
-        for from in 0..=POLICY.free {
+        for from in 0..=POLICY.free_failures {
             let _ = fail(&throttle, "web", from, NOW);
         }
         let held = begin(&throttle, "web", 50).expect("the first");

@@ -92,7 +92,7 @@ impl Subject {
                     return array.read(Extent { start: at, len: Blocks(load.blocks) }).await.map(drop);
                 }
                 let written = match load.is_fresh {
-                    true => array.write_fresh(at, data.clone()).await?,
+                    true => array.write_unlogged(at, data.clone()).await?,
                     false => array.write(at, data.clone()).await?,
                 };
                 array.flush(written).await.map(drop)
@@ -217,7 +217,7 @@ async fn subjects(
         let stripe = array.stripe_blocks();
         let data = pattern(stripe);
         for at in (0..array.geometry().blocks.0).step_by(stripe as usize) {
-            drop(array.write_fresh(Lba(at), data.clone()).await.expect("the files are well"));
+            drop(array.write_unlogged(Lba(at), data.clone()).await.expect("the files are well"));
         }
         drop(array.flush(Written::attest()).await.expect("the files are well"));
         let driven = array.clone();

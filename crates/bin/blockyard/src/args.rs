@@ -33,7 +33,7 @@ mod web;
 pub(crate) use alert::{AlertCommand, ReceiverOptions};
 pub(crate) use auth::{AuthCommand, ChapOptions};
 pub(crate) use config::{ApplyOptions, ConfigCommand, DiffOptions, DisruptionOption, DocumentOptions};
-pub(crate) use conform::{AimOptions, ConformOptions, ReadyOptions, WhoOptions};
+pub(crate) use conform::{ConformOptions, ReadyOptions, TargetOptions, WhoOptions};
 pub(crate) use connect::{ConnectOptions, System};
 pub(crate) use debug::DebugCommand;
 pub(crate) use disk::{DiskCommand, DiskGiven, Light, RemoteOptions, SpareCommand};

@@ -6,7 +6,7 @@
 
 use crate::config::{BUFFERS, BUFFERS_MIN, Config};
 use control::Control;
-use control::memory::Found;
+use control::memory::MemoryLimits;
 use model::{Problem, Severity, Size, Subject, SubjectKind, event};
 
 /// Limit of all pools that are open read-only together, unless an eighth of the memory limit is less.
@@ -34,7 +34,7 @@ pub(crate) struct Reduced {
 impl MemoryBudget {
     /// Returns the configured sizes, reduced to fit the smallest memory limit, and the reduced settings. Without a
     /// setting the cache gets a quarter of the limit, and the buffers at most another quarter.
-    pub(crate) fn of(config: &Config, found: &Found) -> (Self, Vec<Reduced>) {
+    pub(crate) fn of(config: &Config, found: &MemoryLimits) -> (Self, Vec<Reduced>) {
         Self::within(found.smallest().1, config.buffers, config.cache)
     }
 

@@ -1,12 +1,13 @@
 //! HTTP client for the daemon's API, over its socket or over HTTPS.
 
-mod seen;
-mod way;
+mod endpoint;
+mod read_version;
 
-pub(crate) use seen::ReadVersion;
+pub(crate) use read_version::ReadVersion;
 
 use crate::args::{Global, ListOptions};
 use crate::failure::Failure;
+use endpoint::Endpoint;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ETAG, IF_MATCH};
@@ -15,17 +16,16 @@ use model::{Refusal, code};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use way::Endpoint;
 
 /// Limit of a list that the API accepts.
 const LIMIT_MAX: u64 = 10_000;
 
 /// Client with its endpoint.
 pub(crate) struct Client {
-    way: Endpoint,
+    endpoint: Endpoint,
     runtime: tokio::runtime::Runtime,
     /// Print each request to stderr (`--requests`).
-    tells: bool,
+    prints_requests: bool,
 }
 
 /// Answer: the complete JSON object, and the key of the part that was requested.
@@ -55,17 +55,17 @@ impl Client {
             let message = format!("cannot create an event queue: {error}");
             Refusal::new(code::IO_FAILED, message, "close other programs and try again")
         })?;
-        Ok(Self { way: Endpoint::of(global)?, runtime, tells: global.requests })
+        Ok(Self { endpoint: Endpoint::of(global)?, runtime, prints_requests: global.requests })
     }
 
     /// Returns true if the daemon is on this machine.
-    pub(crate) fn is_here(&self) -> bool {
-        matches!(self.way, Endpoint::Socket(_))
+    pub(crate) fn is_local(&self) -> bool {
+        matches!(self.endpoint, Endpoint::Socket(_))
     }
 
     /// Returns the process ID of the daemon; none if it does not answer.
     pub(crate) fn pid(&self) -> Option<u32> {
-        self.runtime.block_on(self.way.pid())
+        self.runtime.block_on(self.endpoint.pid())
     }
 
     /// Sends `GET path` and returns the answer under `key`.
@@ -171,7 +171,7 @@ impl Client {
         body: Option<Vec<u8>>,
         tag: Option<&str>,
     ) -> Result<Response<Incoming>, Failure> {
-        if self.tells {
+        if self.prints_requests {
             eprintln!("> {method} {path}");
         }
         let request = Request::builder();
@@ -184,7 +184,7 @@ impl Client {
             .header("content-type", "application/json")
             .body(Full::new(Bytes::from(body.unwrap_or_default())))
             .expect("paths are made of names, which need no escape");
-        self.way.send(request).await
+        self.endpoint.send(request).await
     }
 }
 

@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::tune::{Cpus, Root};
 use crate::user::User;
 use api::{Source, WebOptions};
-use control::{Opening, Settings};
+use control::{Settings, StoreOptions};
 use model::{ISCSI_PORT, Iqn, Name, PortalAddress, Refusal, Size, Span, code};
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -80,7 +80,7 @@ pub(crate) struct Config {
     /// Settings that control needs.
     pub settings: Settings,
     /// Options for opening the state folder, and the path of the key.
-    pub opening: Opening,
+    pub opening: StoreOptions,
     /// Number of shards; none means one per core.
     pub shards: Option<u16>,
     /// Cores that shards are pinned to, in order; none leaves the choice to the kernel.
@@ -127,7 +127,7 @@ impl Config {
         let state_dir = options.state_dir.clone().or(file.state_dir).unwrap_or_else(|| "/var/lib/blockyard".into());
         let key_path = options.key_file.clone().or(file.key_file);
         let key = key_path.as_deref().map(absolute).transpose()?;
-        let opening = Opening { key, forget_secrets: options.forget_secrets, new: options.new };
+        let opening = StoreOptions { key, forget_secrets: options.forget_secrets, new: options.new };
         let settings = Settings {
             // Absolute paths, since the helper refuses relative ones and the daemon may change its working directory.
             state_dir: absolute(&state_dir)?,

@@ -19,7 +19,7 @@ pub(crate) fn destruction(
     if yes {
         return Ok(None);
     }
-    let seen = client.look(path, noun)?;
+    let seen = client.read_version(path, noun)?;
     let message = format!("{noun} {name} and all of its data would be deleted");
     repetition(name, Refusal::new(code::UNCONFIRMED, message, "repeat with --yes to confirm"))?;
     Ok(Some(seen))

@@ -1,10 +1,10 @@
 //! Front end of the conformance checks of a target (`blockyard conform`); the checks are in `conform`.
 
-use crate::args::{AimOptions, ConformOptions, Global};
+use crate::args::{ConformOptions, Global, TargetOptions};
 use crate::failure::Failure;
 use crate::output::{Output, Rows, put};
 use crate::secret;
-use conform::{Aim, CHECKS, Check, Shut, Verdict, probe_login};
+use conform::{CHECKS, Check, LoginFailure, TestTarget, Verdict, probe_login};
 use iscsi::IscsiName;
 use iscsi::chap::{Algorithm, Credential, Secret};
 use iscsi::login::InitiatorAuth;
@@ -16,7 +16,7 @@ const HEADER: &[&str] = &["RESULT", "CHECK", "SECTION", "RULE"];
 
 /// Runs the selected checks, and prints each result when it is known.
 pub(crate) fn run(options: &ConformOptions, global: &Global) -> Result<(), Failure> {
-    let mut aim = aim_of(&options.aim)?;
+    let mut aim = test_target(&options.aim)?;
     aim.listen = Duration::from_secs(options.listen.into());
     let out = Output::new(global);
     let chosen = || CHECKS.iter().filter(|check| check.name.starts_with(&options.only));
@@ -32,7 +32,7 @@ pub(crate) fn run(options: &ConformOptions, global: &Global) -> Result<(), Failu
     }
     // One login attempt first: if it is denied, the reason is reported once, and checks without a login still run.
     let shut = match probe_login(&aim) {
-        Err(unreachable @ Shut::Unreachable(_)) => return Err(Failure::Failed(unreachable.into())),
+        Err(unreachable @ LoginFailure::Unreachable(_)) => return Err(Failure::Failed(unreachable.into())),
         other => other.err(),
     };
     let (mut counts, mut report) = ([0; 3], Vec::new());
@@ -52,7 +52,7 @@ pub(crate) fn run(options: &ConformOptions, global: &Global) -> Result<(), Failu
         match out.is_json() {
             true => report.push(json!({
                 "check": check.name, "section": check.section, "rule": check.rule,
-                "result": result.to_lowercase(), "why": why,
+                "result": result.to_lowercase(), "reason": why,
             })),
             // The header is printed once, above the first row.
             false if number == 0 => out.lines(&Rows { header: HEADER, rows: vec![row] })?,
@@ -84,10 +84,10 @@ pub(crate) fn run(options: &ConformOptions, global: &Global) -> Result<(), Failu
 }
 
 /// Parses the unit and the initiator identity of the options.
-pub(crate) fn aim_of(options: &AimOptions) -> Result<Aim, Failure> {
-    let AimOptions { url, who } = options;
+pub(crate) fn test_target(options: &TargetOptions) -> Result<TestTarget, Failure> {
+    let TargetOptions { url, who } = options;
     let usage = |why: &dyn ToString| Failure::Usage(why.to_string());
-    let mut aim: Aim = url.parse().map_err(|why| usage(&why))?;
+    let mut aim: TestTarget = url.parse().map_err(|why| usage(&why))?;
     if let Some(name) = &who.initiator {
         aim.initiator = IscsiName::parse(name)
             .map_err(|why| Failure::Usage(format!("\"{name}\" is not an iSCSI initiator name: {why}")))?;

@@ -46,14 +46,14 @@ pub(crate) struct View {
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Step {
     /// Purpose, as a sentence.
-    pub what: String,
+    pub description: String,
     /// Commands, or lines of a file.
     pub lines: Vec<String>,
 }
 
 impl Step {
     pub(crate) fn new(what: impl Into<String>, lines: impl IntoIterator<Item = String>) -> Self {
-        Self { what: what.into(), lines: lines.into_iter().collect() }
+        Self { description: what.into(), lines: lines.into_iter().collect() }
     }
 }
 

@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::tune::Cpus;
 use control::Engine;
 use engine::{Budget, Limits};
-use iscsi_target::{Facts, ShardSeed, conduct, tickets};
+use iscsi_target::{Facts, ShardSeed, conduct, shard_seeds};
 use model::{Call, LocalAddress, NodeIdentity, Refusal, Secret, code};
 use shard::StreamOptions;
 use shard::mailbox::{self, Receiver};
@@ -50,7 +50,7 @@ pub(crate) fn start(
     let (post, inbox) = mailbox::channel();
     let mut inbox = Some(inbox);
     let mut running = Shards(Vec::with_capacity(shards));
-    for ticket in tickets::<Uring>(limits, &StreamOptions::default()) {
+    for ticket in shard_seeds::<Uring>(limits, &StreamOptions::default()) {
         // Only shard 0 receives orders, so changes are serialized without a lock.
         let orders = if ticket.index == 0 { inbox.take() } else { None };
         // A core number that does not fit is ignored here; `Config::admit` has checked the list against the machine.

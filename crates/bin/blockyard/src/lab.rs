@@ -5,15 +5,15 @@ mod explain;
 mod replay;
 
 use crate::args::{Global, KeepingOptions, LabCommand, LoadOptions, RunOptions};
-use crate::conform::aim_of;
+use crate::conform::test_target;
 use crate::failure::Failure;
 use crate::output::{Output, Rows};
-use crate::stop::Stops;
+use crate::stop::StopSignals;
 use ::lab::figure::Measure;
-use ::lab::load::Proof;
+use ::lab::label_filter::LabelFilter;
+use ::lab::load::Verification;
 use ::lab::measure::{self, Watch};
-use ::lab::only::Only;
-use ::lab::peer::{Given, Means};
+use ::lab::peer::{Given, TestResources};
 use ::lab::run::{FORMAT, Machine, Measured, Run, Sample};
 use ::lab::scenario::Scenario;
 use ::lab::target::Unit;
@@ -86,16 +86,16 @@ fn unix_seconds() -> u64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-fn means() -> Result<Means> {
-    Ok(Means { own: std::env::current_exe()?, ..Means::default() })
+fn means() -> Result<TestResources> {
+    Ok(TestResources { own: std::env::current_exe()?, ..TestResources::default() })
 }
 
-fn scenario_of(options: &RunOptions) -> Result<(Scenario, Means)> {
+fn scenario_of(options: &RunOptions) -> Result<(Scenario, TestResources)> {
     let mut scenario = scenario_at(&options.scenario, &options.only)?;
     if options.against.is_some() {
         scenario.in_turn()?;
     }
-    Ok((scenario, Means { spdk: options.spdk.clone(), other: options.against.clone(), ..means()? }))
+    Ok((scenario, TestResources { spdk: options.spdk.clone(), other: options.against.clone(), ..means()? }))
 }
 
 /// Reads a scenario, and keeps only the points with these labels.
@@ -103,16 +103,16 @@ fn scenario_at(path: &Path, only: &[String]) -> Result<Scenario> {
     let text = bounded::source(path, SCENARIO_BYTES_MAX).and_then(bounded::text_of);
     let text = text.with_context(|| format!("cannot read {}", path.display()))?;
     let mut scenario = Scenario::parse(&text).with_context(|| path.display().to_string())?;
-    scenario.keep(&Only::parse(only)?)?;
+    scenario.keep(&LabelFilter::parse(only)?)?;
     Ok(scenario)
 }
 
 /// Builds a scenario of one point from the unit and the settings of the command line.
-fn load_of(options: &LoadOptions) -> Result<(Scenario, Means), Failure> {
-    let mut means = Means { overwrite: options.overwrite, ..means()? };
+fn load_of(options: &LoadOptions) -> Result<(Scenario, TestResources), Failure> {
+    let mut means = TestResources { overwrite: options.overwrite, ..means()? };
     let url = &options.aim.url;
     let peer = if url.starts_with("iscsi://") {
-        let aim = aim_of(&options.aim)?;
+        let aim = test_target(&options.aim)?;
         let resolved = aim.portal.to_socket_addrs().with_context(|| format!("no address of {}", aim.portal))?.next();
         let portal = resolved.with_context(|| format!("no address of {}", aim.portal))?;
         let unit = Unit { portal, iqn: aim.target.as_str().to_owned(), lun: aim.lun };
@@ -137,12 +137,17 @@ fn load_of(options: &LoadOptions) -> Result<(Scenario, Means), Failure> {
     Ok((scenario, means))
 }
 
-fn measure(mut scenario: Scenario, means: &Means, keeping: &KeepingOptions, global: &Global) -> Result<(), Failure> {
+fn measure(
+    mut scenario: Scenario,
+    means: &TestResources,
+    keeping: &KeepingOptions,
+    global: &Global,
+) -> Result<(), Failure> {
     scenario.rounds = keeping.rounds.unwrap_or(scenario.rounds).max(1);
     let run = measured(scenario, means, keeping.out.as_deref(), global)?;
     let rows = run.points.iter().map(row).collect();
     Output::new(global).lines(&Rows { header: HEADER, rows })?;
-    let mut proof: Option<Proof> = None;
+    let mut proof: Option<Verification> = None;
     for found in run.points.iter().flat_map(|point| &point.samples).filter_map(|sample| sample.proof.clone()) {
         proof.get_or_insert_default().add(found);
     }
@@ -161,7 +166,7 @@ fn whole(run: &Run) -> Result<(), Failure> {
 }
 
 /// *Errors*: blocks held wrong data.
-fn say_proof(proof: &Proof, global: &Global) -> Result<(), Failure> {
+fn say_proof(proof: &Verification, global: &Global) -> Result<(), Failure> {
     for words in &proof.words {
         eprintln!("{words}");
     }
@@ -177,7 +182,7 @@ fn say_proof(proof: &Proof, global: &Global) -> Result<(), Failure> {
 /// Measures a scenario, and writes the run to `out` if given.
 ///
 /// *Errors*: something could not be measured; the results until then are written all the same.
-fn measured(scenario: Scenario, means: &Means, out: Option<&Path>, global: &Global) -> Result<Run> {
+fn measured(scenario: Scenario, means: &TestResources, out: Option<&Path>, global: &Global) -> Result<Run> {
     let all = scenario.points()?.len() as u64 * u64::from(scenario.rounds);
     let mut watch = Progress::new(all, Output::new(global).is_quiet())?;
     let (mut machine, begun) = (Machine::here(), Timestamp::from_unix(unix_seconds()).to_string());
@@ -236,12 +241,12 @@ impl Progress {
         let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new(samples) };
         bar.set_style(ProgressStyle::with_template("{bar:30} {pos}/{len}, {eta} left  {msg}")?);
         let stopped = Arc::new(AtomicBool::new(false));
-        // `Stops` needs a runtime with I/O, which the measuring thread does not have.
+        // `StopSignals` needs a runtime with I/O, which the measuring thread does not have.
         let (told, (tell, heard)) = (stopped.clone(), mpsc::sync_channel(1));
         let listen = move || -> std::io::Result<()> {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
             runtime.block_on(async {
-                let mut stops = Stops::heard()?;
+                let mut stops = StopSignals::install()?;
                 // The receiver waits below, until signals no longer end the process.
                 let _ = tell.send(());
                 loop {

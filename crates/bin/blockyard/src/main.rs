@@ -13,7 +13,6 @@ mod confirm;
 mod conform;
 mod connect;
 mod engine;
-mod every;
 mod failure;
 mod lab;
 mod log;
@@ -24,6 +23,7 @@ mod privileged;
 mod progress;
 mod ready;
 mod recover;
+mod repeat;
 mod secret;
 mod serve;
 mod stop;
@@ -61,7 +61,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Lab(command) => lab::run(&command, &cli.global),
         Command::Ready(options) => ready::run(&options, &cli.global),
         command => match cli.global.every {
-            Some(seconds) => every::again(seconds, |command| commands::run(command, &cli.global)),
+            Some(seconds) => repeat::repeat_command(seconds, |command| commands::run(command, &cli.global)),
             None => commands::run(command, &cli.global),
         },
     }

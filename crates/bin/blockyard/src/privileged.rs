@@ -5,22 +5,21 @@
 //! must never read from the network, never exit because of a request of the daemon, and never do anything that
 //! [`policy`] does not allow.
 
-mod desks;
-mod line;
 mod policy;
 mod programs;
+mod request_socket;
 mod verbs;
+mod workers;
 
 pub(crate) use policy::Policy;
 
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::user::prepare;
-use desks::Workers;
-use line::{Line, Packet};
 use model::{Refusal, code};
 use privilege::{Answer, Outcome, Request, Verb};
 use programs::Programs;
+use request_socket::{Packet, RequestSocket};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getpid, kill_process, setrlimit};
 use std::os::fd::OwnedFd;
@@ -32,13 +31,14 @@ use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
 use verbs::Verbs;
+use workers::Workers;
 
 /// Path of the running program, which stays valid after an upgrade has replaced its file.
 const SELF: &str = "/proc/self/exe";
 
 /// Limit of requests in flight, including answers that the daemon has not read. It exceeds the number of threads, so
 /// that requests that hang do not block others.
-const PLACES: usize = 256;
+const IN_FLIGHT_MAX: usize = 256;
 
 /// Interval at which a daemon that was told to stop is checked for being a zombie (ended but for threads that the
 /// kernel keeps for a disk), and the number of consecutive checks after which the helper gives up.
@@ -66,7 +66,7 @@ async fn serve(config: &Config) -> Result<ExitStatus, Refusal> {
     let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
     let (ours, theirs) = pair.map_err(|error| unable("a socket pair", &error))?;
     let mut signals = Signals::heard().map_err(|error| unable("signals", &error))?;
-    let line = Line::new(ours).map_err(|error| unable("an event queue", &error))?;
+    let line = RequestSocket::new(ours).map_err(|error| unable("an event queue", &error))?;
     // The daemon cannot change owners after it has dropped its privileges.
     if let Some(user) = &config.user {
         let settings = &config.settings;
@@ -78,10 +78,10 @@ async fn serve(config: &Config) -> Result<ExitStatus, Refusal> {
     }
     let mut daemon = start(theirs).map_err(|error| unable("the daemon's process", &error))?;
     let line = Arc::new(line);
-    let mut office = Office {
+    let mut office = RequestServer {
         verbs: Arc::new(Verbs::new(Policy::of(config))),
-        desks: Workers::default(),
-        places: Arc::new(Semaphore::new(PLACES)),
+        workers: Workers::default(),
+        places: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
         programs: Programs::default(),
         line: line.clone(),
         damaged: 0,
@@ -103,7 +103,7 @@ async fn serve(config: &Config) -> Result<ExitStatus, Refusal> {
             signal = signals.next() => {
                 // The daemon decides what a signal means; the helper only forwards it and waits.
                 is_told_to_end = true;
-                hand_on(&daemon, signal);
+                forward_signal(&daemon, signal);
             }
             packet = line.receive(), if is_open => match packet {
                 Ok(Some(packet)) => office.answer(packet).await,
@@ -132,20 +132,20 @@ fn start(theirs: OwnedFd) -> std::io::Result<Child> {
 }
 
 /// State of the helper while it answers requests.
-struct Office {
+struct RequestServer {
     verbs: Arc<Verbs>,
-    desks: Workers,
+    workers: Workers,
     /// Permits for requests in flight.
     places: Arc<Semaphore>,
     programs: Programs,
-    line: Arc<Line>,
+    line: Arc<RequestSocket>,
     /// Number of requests refused as malformed.
     damaged: u64,
 }
 
-impl Office {
+impl RequestServer {
     /// Logs a malformed packet. Such a daemon is broken or hostile, so only the first ones are logged.
-    fn complain(&mut self, why: &str) {
+    fn log_malformed(&mut self, why: &str) {
         self.damaged += 1;
         if self.damaged <= COMPLAINTS_MAX {
             eprintln!("blockyard: the helper denied a request of the daemon: {why}");
@@ -156,12 +156,12 @@ impl Office {
         let request = match packet.request() {
             Ok(request) => request,
             Err((number, why)) => {
-                self.complain(&why);
-                return self.line.send(&Answer { number, outcome: Outcome::Refused { why } }, None).await;
+                self.log_malformed(&why);
+                return self.line.send(&Answer { number, outcome: Outcome::Refused { reason: why } }, None).await;
             }
         };
         let Request { number, verb } = request;
-        let (verbs, desks, line) = (self.verbs.clone(), self.desks.clone(), self.line.clone());
+        let (verbs, desks, line) = (self.verbs.clone(), self.workers.clone(), self.line.clone());
         if matches!(verb, Verb::Health { .. } | Verb::Contents { .. }) {
             // These run programs with limits of their own, and must not take the permits of the other requests.
             return self.programs.start(verbs, desks, verb, number, &line).await;
@@ -171,8 +171,8 @@ impl Office {
         tokio::spawn(async move {
             let _place = place;
             let asked = verb.clone();
-            let done = desks.carry(&verb, number, move || verbs.act(&asked)).await;
-            let (outcome, descriptor) = done.unwrap_or_else(desks::outcome_of);
+            let done = desks.run_blocking(&verb, number, move || verbs.act(&asked)).await;
+            let (outcome, descriptor) = done.unwrap_or_else(workers::outcome_of);
             line.send(&Answer { number, outcome }, descriptor.as_ref()).await;
         });
     }
@@ -197,7 +197,7 @@ impl Signals {
     }
 }
 
-fn hand_on(daemon: &Child, signal: Signal) {
+fn forward_signal(daemon: &Child, signal: Signal) {
     let pid = daemon.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
     // The daemon may have ended; its status then arrives next.
     let _ = pid.map(|pid| kill_process(pid, signal));

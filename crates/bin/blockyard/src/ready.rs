@@ -1,7 +1,7 @@
 //! Front end of the compatibility check of a unit (`blockyard ready`); the checks are in `conform`.
 
 use crate::args::{Global, ReadyOptions};
-use crate::conform::aim_of;
+use crate::conform::test_target;
 use crate::failure::Failure;
 use crate::output::{Output, Rows, put};
 use conform::Verdict;
@@ -12,7 +12,7 @@ const HEADER: &[&str] = &["RESULT", "NEED", "WHAT", "FIX"];
 
 /// Runs every check of the purpose, and prints each result when it is known.
 pub(crate) fn run(options: &ReadyOptions, global: &Global) -> Result<(), Failure> {
-    let aim = aim_of(&options.aim)?;
+    let aim = test_target(&options.aim)?;
     let out = Output::new(global);
     // The transport decides which remedy is printed, so it is determined first.
     let reached = reach(&aim).map_err(|why| Failure::Failed(anyhow::Error::msg(why)))?;
@@ -31,7 +31,7 @@ pub(crate) fn run(options: &ReadyOptions, global: &Global) -> Result<(), Failure
         let fix = if at == 1 { need.fix(reached) } else { "" };
         match out.is_json() {
             true => report.push(json!({
-                "need": need.name, "rule": need.rule, "result": result.to_lowercase(), "why": why, "fix": need.fix(reached),
+                "need": need.name, "rule": need.rule, "result": result.to_lowercase(), "reason": why, "fix": need.fix(reached),
             })),
             false => {
                 let row = vec![result.to_owned(), need.name.to_owned(), what, fix.to_owned()];

@@ -37,14 +37,14 @@ pub(crate) fn run(options: &RecoverOptions, global: &Global) -> Result<(), Failu
     match options.take {
         Some(version) => {
             let copy = chosen(&listed, version)?;
-            let number = recover::take(&options.state_dir, copy)?;
+            let number = recover::restore(&options.state_dir, copy)?;
             out.said(&format!(
                 "version {version} of {} was restored as version {number}; restore node.key with the ID {}, then \
                  start the daemon",
                 copy.time, copy.key
             ))
         }
-        None => out.said(&text(&listed, recover::present(&options.state_dir)?.as_ref())),
+        None => out.said(&text(&listed, recover::latest(&options.state_dir)?.as_ref())),
     }
 }
 

@@ -11,10 +11,10 @@ use crate::engine;
 use crate::failure::Failure;
 use crate::log;
 use crate::privileged;
-use crate::stop::{self, Stops};
+use crate::stop::{self, StopSignals};
 use crate::systemd::{self, Watchdog};
 use api::LastLines;
-use control::memory::Found;
+use control::memory::MemoryLimits;
 use control::{Confinement, Control, Privileged, Store};
 use model::{Measure, MeasureReport, MeasureState, Refusal, code};
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -73,19 +73,19 @@ async fn run(config: Config, last_lines: LastLines, tie: Option<PrivilegedConnec
         listening = listening.with_web(web);
     }
     let confinement = confine(&config, tie)?;
-    let mut asked = Stops::heard().map_err(|error| {
+    let mut asked = StopSignals::install().map_err(|error| {
         Refusal::new(code::IO_FAILED, format!("cannot install signal handlers: {error}"), "start again")
     })?;
     let node = store.identity(&config.settings.node)?;
     // The memory limit is read before the shards start, since the sizes of their buffers and of the cache depend on it.
-    let found = Found::look(Path::new("/"));
+    let found = MemoryLimits::detect(Path::new("/"));
     let (memory, reduced) = MemoryBudget::of(&config, &found);
     let (limited_by, limit) = found.smallest();
     tracing::info!(limit, limited_by, cache = memory.cache_bytes, buffers = memory.buffer_bytes, "memory");
     let helper = confinement.client.clone();
     let privileges = helper.clone().map(|client| Privileges(client));
     let (engine, shards) = engine::start(&config, memory, &node, &store.pool_secret(), privileges)?;
-    let pulse = Watchdog::new(engine.clone(), config.settings.socket.clone()).beside(helper.clone());
+    let pulse = Watchdog::new(engine.clone(), config.settings.socket.clone()).with_privileged(helper.clone());
     // Once the shards have their rings, no thread may create another one (second seccomp filter).
     let confinement = confinement.sealed();
     #[cfg(debug_assertions)]
@@ -101,7 +101,7 @@ async fn run(config: Config, last_lines: LastLines, tie: Option<PrivilegedConnec
     let feeding = tokio::spawn(pulse.feed(stops));
     let watching = tokio::spawn(control.memory.clone().watch(found, memory.cache_bytes));
     let remembering = tokio::spawn(control.memberships.clone().keep());
-    let looking_below = tokio::spawn(control.room.clone().watch());
+    let looking_below = tokio::spawn(control.file_space.clone().watch());
     let counting = tokio::spawn(control.descriptors.clone().watch());
     // `READY=1` is sent only now, so that units ordered after this one find the array serving.
     systemd::ready();

@@ -8,16 +8,16 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Receiver of SIGTERM and SIGINT; while it exists, neither terminates the process.
-pub(crate) struct Stops {
+pub(crate) struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
 }
 
-impl Stops {
+impl StopSignals {
     /// Installs the handlers.
     ///
     /// *Errors*: the system refuses a handler. *Panics*: outside of a runtime with I/O.
-    pub(crate) fn heard() -> io::Result<Self> {
+    pub(crate) fn install() -> io::Result<Self> {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 

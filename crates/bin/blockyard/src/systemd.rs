@@ -63,7 +63,7 @@ impl Watchdog {
     }
 
     /// Adds the helper to the checks: without it no disk can be opened.
-    pub(crate) fn beside(self, helper: Option<Arc<Client>>) -> Self {
+    pub(crate) fn with_privileged(self, helper: Option<Arc<Client>>) -> Self {
         Self { helper, ..self }
     }
 
@@ -80,7 +80,7 @@ impl Watchdog {
             ticks.tick().await;
             let stops = *stopping.borrow();
             // Services are expected not to answer during a stop; the deadline of the stop limits that case.
-            if stops || timeout(step, self.beats()).await.unwrap_or_default() {
+            if stops || timeout(step, self.is_healthy()).await.unwrap_or_default() {
                 tell(&[NotifyState::Watchdog]);
             } else {
                 tracing::error!(within = ?step, "the daemon does not respond to its own health check; the systemd \
@@ -90,7 +90,7 @@ impl Watchdog {
     }
 
     /// Returns true if every shard, the API and the helper answer.
-    async fn beats(&self) -> bool {
+    async fn is_healthy(&self) -> bool {
         self.engine.activity(Order::Activity).await.is_ok()
             && answers(&self.socket).await.unwrap_or_default()
             && self.privileged_answers().await
@@ -144,7 +144,7 @@ mod tests {
         let socket = dir.path().join("socket");
         let (post, calls) = mailbox::channel();
         let pulse = Watchdog::new(Engine::new(post), socket.clone());
-        let beats = || async { timeout(Duration::from_millis(300), pulse.beats()).await };
+        let beats = || async { timeout(Duration::from_millis(300), pulse.is_healthy()).await };
 
         let ok: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
         let serving = tokio::spawn(door(UnixListener::bind(&socket).expect("binds"), ok));

@@ -8,20 +8,20 @@ mod disks;
 pub(crate) mod host;
 mod interfaces;
 mod interrupts;
-mod keep;
-mod knobs;
 mod network;
+mod persistence;
 mod processors;
 mod record;
 mod root;
 mod set;
+mod tunables;
 
 pub(crate) use cpus::Cpus;
-pub(crate) use keep::files as kept_files;
-pub(crate) use knobs::Knob;
+pub(crate) use persistence::files as kept_files;
 pub(crate) use record::{Entry, Record};
 pub(crate) use root::Root;
 pub(crate) use set::{Step, apply, entries, plan, revert};
+pub(crate) use tunables::Tunable;
 
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -80,7 +80,7 @@ pub(crate) enum Setting {
 pub(crate) struct Advice {
     /// Setting, with its reason and effect.
     #[serde(flatten)]
-    pub knob: &'static Knob,
+    pub knob: &'static Tunable,
     /// Disk or interface that it belongs to; empty for a setting of the machine.
     pub on: String,
     /// Present value.
@@ -97,7 +97,7 @@ pub(crate) struct Advice {
 
 impl Advice {
     /// Creates the entry for a setting without a change.
-    fn kept(knob: &'static Knob, on: &str, now: impl Into<String>) -> Self {
+    fn kept(knob: &'static Tunable, on: &str, now: impl Into<String>) -> Self {
         let now = now.into();
         Self {
             knob,
@@ -134,7 +134,7 @@ impl Advice {
     }
 
     /// Marks the change as not possible.
-    fn without_hope(self, note: impl Into<String>) -> Self {
+    fn impossible(self, note: impl Into<String>) -> Self {
         if self.verdict == Verdict::Ok {
             return self;
         }

@@ -1,8 +1,8 @@
 //! Data plane on one simulated machine, and the orders that the control plane would give it.
 
-use crate::planted::{BentWorld, Plant};
+use crate::planted::{BugState, BuggyWorld};
 use engine::{Budget, Limits};
-use iscsi_target::{Facts, IscsiShard, conduct, tickets};
+use iscsi_target::{Facts, IscsiShard, conduct, shard_seeds};
 use model::{Call, LocalAddress, NodeId, NodeIdentity, Order, Refusal, Report, Secret, code};
 use shard::mailbox::{self, Sender};
 use shard::{StreamOptions, World};
@@ -21,7 +21,7 @@ pub(crate) struct Daemon {
 
 /// Shards of a data plane. A pool and its shard refer to each other for the lifetime of a process, so a killed data
 /// plane is taken apart explicitly here.
-struct Shards(Vec<Rc<IscsiShard<BentWorld>>>);
+struct Shards(Vec<Rc<IscsiShard<BuggyWorld>>>);
 
 impl Drop for Shards {
     fn drop(&mut self) {
@@ -32,15 +32,15 @@ impl Drop for Shards {
 impl Daemon {
     /// Starts the data plane on `machine` with `shards` shards, which share its single core, and `cache_bytes` of
     /// cache.
-    pub(crate) fn start(machine: &Sim, shards: usize, cache_bytes: u64, plant: &Rc<Plant>) -> Self {
-        plant.begin_life();
+    pub(crate) fn start(machine: &Sim, shards: usize, cache_bytes: u64, plant: &Rc<BugState>) -> Self {
+        plant.record_start();
         let limits = Limits::of(Budget { shards, buffer_bytes: BUFFER_BYTES, cache_bytes });
         let (post, inbox) = mailbox::channel();
         let mut inbox = Some(inbox);
         let mut shards = Vec::new();
-        for ticket in tickets::<BentWorld>(limits, &StreamOptions::default()) {
+        for ticket in shard_seeds::<BuggyWorld>(limits, &StreamOptions::default()) {
             let orders = if ticket.index == 0 { inbox.take() } else { None };
-            let shard = ticket.start(BentWorld::new(machine, plant));
+            let shard = ticket.start(BuggyWorld::new(machine, plant));
             shards.push(shard.clone());
             // The conductor runs on the first shard and receives every order.
             if let Some(orders) = orders {
@@ -74,7 +74,7 @@ impl Daemon {
 /// Returns the identity of the machine's node; daemons that run on it one after another share it.
 fn node() -> NodeIdentity {
     let name = "array".parse().expect("this is a name");
-    NodeIdentity { id: NodeId::from_bytes([1; 16]), name, seat: [2; 16], machine: None }
+    NodeIdentity { id: NodeId::from_bytes([1; 16]), name, boot_instance: [2; 16], machine: None }
 }
 
 /// Returns the secret from which the keys of the pools are derived.

@@ -6,8 +6,8 @@
 //! a structure tolerate loses nothing. A panic or a hang is caught by [`crate::run`].
 
 mod known;
-mod look;
 mod place;
+mod read_back;
 mod table;
 
 pub use place::{Kind, Structure};
@@ -16,10 +16,10 @@ pub use table::table;
 use crate::pool::{Pool, PoolPlan};
 use crate::profile::power_cut_volumes;
 use crate::run;
-use crate::stage::{Judged, Presented, Stage};
-use look::LossCount;
+use crate::stage::{CheckResult, PresentedVolume, Stage};
 use model::{Level, Order, WritePolicy};
 use place::{Copies, Images, Plan};
+use read_back::LossCount;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -27,18 +27,18 @@ use std::rc::Rc;
 
 /// Corruption of a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Damage {
+pub struct Corruption {
     /// RAID level of the pool.
     pub level: Level,
     /// One or two corrupted blocks.
-    pub strikes: Vec<Strike>,
+    pub blocks: Vec<CorruptedBlock>,
     /// Data plane had stopped cleanly before.
     pub clean: bool,
 }
 
 /// Corrupted block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Strike {
+pub struct CorruptedBlock {
     /// Structure to which the block belongs.
     pub structure: Structure,
     /// Kind of corruption.
@@ -48,12 +48,12 @@ pub struct Strike {
     pub everywhere: bool,
 }
 
-impl fmt::Display for Damage {
+impl fmt::Display for Corruption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { level, strikes, clean } = self;
+        let Self { level, blocks: strikes, clean } = self;
         let end = if *clean { "a clean stop" } else { "a kill" };
         write!(f, "{level} after {end}")?;
-        for Strike { structure, kind, everywhere } in strikes {
+        for CorruptedBlock { structure, kind, everywhere } in strikes {
             let place = if *everywhere { "every disk" } else { "one disk" };
             write!(f, ", {structure}: {kind:?} on {place}")?;
         }
@@ -63,7 +63,7 @@ impl fmt::Display for Damage {
 
 /// Result of a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum RoundResult {
     /// All data reads correctly.
     Whole,
     /// Number of blocks that return errors; all others read correctly.
@@ -80,20 +80,20 @@ pub enum Found {
 
 /// Runs the round of `seed`.
 #[must_use]
-pub fn damage(seed: u64) -> (Option<Damage>, Found) {
-    let noted: Rc<RefCell<(Option<Damage>, Found)>> = Rc::new(RefCell::new((None, Found::Nothing)));
+pub fn damage(seed: u64) -> (Option<Corruption>, RoundResult) {
+    let noted: Rc<RefCell<(Option<Corruption>, RoundResult)>> = Rc::new(RefCell::new((None, RoundResult::Nothing)));
     let note = noted.clone();
     let outcome = run::caught(seed, None, async move |stage| play(stage, &note).await);
     let (what, found) = noted.borrow().clone();
-    let found = outcome.wrong.map_or(found, Found::Wrong);
+    let found = outcome.wrong.map_or(found, RoundResult::Wrong);
     let known = what.as_ref().and_then(known::reason);
     match (found, known) {
-        (Found::Wrong(_), Some(reason)) => (what, Found::Known(reason)),
+        (RoundResult::Wrong(_), Some(reason)) => (what, RoundResult::Known(reason)),
         (found, _) => (what, found),
     }
 }
 
-async fn play(stage: &Stage, noted: &RefCell<(Option<Damage>, Found)>) -> Judged<()> {
+async fn play(stage: &Stage, noted: &RefCell<(Option<Corruption>, RoundResult)>) -> CheckResult<()> {
     let pool = PoolPlan::of_chance(stage, &Level::ALL).make(stage).await?;
     let mut handles = pool.handles(stage);
     let members = handles.len();
@@ -132,17 +132,17 @@ async fn play(stage: &Stage, noted: &RefCell<(Option<Damage>, Found)>) -> Judged
     let strike = |plan: &Plan| {
         let bears = if plan.disk < members { pool.tolerated() } else { log_disks - 1 };
         let is_only = bears == 0 && plan.structure.copies() == Copies::AsData;
-        Strike { structure: plan.structure, kind: plan.kind, everywhere: plan.everywhere || is_only }
+        CorruptedBlock { structure: plan.structure, kind: plan.kind, everywhere: plan.everywhere || is_only }
     };
-    let damage = Damage { level: pool.plan.level, strikes: plans.iter().map(strike).collect(), clean };
+    let damage = Corruption { level: pool.plan.level, blocks: plans.iter().map(strike).collect(), clean };
     // Recorded before the pool is opened, so that a panic there is reported with its corruption.
     noted.borrow_mut().0 = Some(damage);
     images.restore(&handles);
     let found = judge(stage, &pool, &volumes).await?;
     let borne = is_tolerated(&pool, (members, log_disks), &plans);
     noted.borrow_mut().1 = match found {
-        Found::Errors(blocks) if borne => Found::Wrong(format!("{blocks} blocks are lost, which is borne")),
-        Found::Refused(why) if borne => Found::Wrong(format!("refused, which is borne: {why}")),
+        RoundResult::Errors(blocks) if borne => RoundResult::Wrong(format!("{blocks} blocks are lost, which is borne")),
+        RoundResult::Refused(why) if borne => RoundResult::Wrong(format!("refused, which is borne: {why}")),
         found => found,
     };
     Ok(())
@@ -168,26 +168,26 @@ fn is_tolerated(pool: &Pool, (members, log_disks): (usize, usize), plans: &[Plan
     !forgets && !plans.iter().any(is_anywhere_else) && of_log <= log_bears && struck.len() - of_log <= bears
 }
 
-async fn work(stage: &Stage, volumes: &[Presented], commands: u64) -> Judged<()> {
+async fn work(stage: &Stage, volumes: &[PresentedVolume], commands: u64) -> CheckResult<()> {
     let units: Vec<_> = volumes.iter().map(|volume| volume.unit.clone()).collect();
     let traffic = stage.start_hosts(1, commands, &units, &stage.habits());
     stage.until_over(&traffic, std::time::Duration::from_millis(100)).await;
-    stage.quiet(&traffic).await
+    stage.until_quiet(&traffic).await
 }
 
 /// Opens the pool again and reads all volumes.
-async fn judge(stage: &Stage, pool: &Pool, volumes: &[Presented]) -> Judged<Found> {
+async fn judge(stage: &Stage, pool: &Pool, volumes: &[PresentedVolume]) -> CheckResult<RoundResult> {
     stage.array.boot();
     stage.start_daemon();
     if let Err(why) = pool.open(stage).await {
-        return Ok(Found::Refused(why));
+        return Ok(RoundResult::Refused(why));
     }
     stage.present(volumes).await?;
     stage.open_portals().await?;
     let units: Vec<_> = volumes.iter().map(|volume| volume.unit.clone()).collect();
     Ok(match stage.check_with_losses(&units).await? {
-        LossCount { lost_blocks: 0, lost_units: 0 } => Found::Whole,
-        LossCount { lost_units: 0, lost_blocks } => Found::Errors(lost_blocks),
-        LossCount { lost_units, .. } => Found::Refused(format!("{lost_units} volumes do not serve")),
+        LossCount { lost_blocks: 0, lost_units: 0 } => RoundResult::Whole,
+        LossCount { lost_units: 0, lost_blocks } => RoundResult::Errors(lost_blocks),
+        LossCount { lost_units, .. } => RoundResult::Refused(format!("{lost_units} volumes do not serve")),
     })
 }

@@ -8,7 +8,7 @@ use crate::host::traffic::Unit;
 use crate::oracle::{Instant, Oracle, Torn};
 use crate::pool::Pool;
 use crate::power::OrderOutcome;
-use crate::stage::{Judged, Presented, Stage, Traffic};
+use crate::stage::{CheckResult, PresentedVolume, Stage, Traffic};
 use model::{
     Backend, Order, Provision, ReadAhead, Report, Size, SnapshotId, SnapshotName, VolumeId, VolumePolicy, VolumeSpec,
     WritePolicy, code,
@@ -36,7 +36,7 @@ pub(crate) struct Snapshot {
 pub(crate) struct Families<'a> {
     stage: &'a Stage,
     pool: &'a Pool,
-    volumes: Vec<(Presented, Provision)>,
+    volumes: Vec<(PresentedVolume, Provision)>,
     snapshots: Vec<Snapshot>,
     /// Volumes that have, or had, a snapshot or an origin.
     relatives: BTreeSet<VolumeId>,
@@ -47,11 +47,11 @@ pub(crate) struct Families<'a> {
     write: WritePolicy,
 }
 
-/// Effect of a step on the hosts: `Dark` when the power failed and their sessions are gone.
+/// Effect of a step on the hosts: `PowerFailed` when the power failed and their sessions are gone.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     Done,
-    Dark,
+    PowerFailed,
 }
 
 impl<'a> Families<'a> {
@@ -63,7 +63,7 @@ impl<'a> Families<'a> {
 
     /// Runs hosts and operators with power failures, then checks the content of everything, also with as many members
     /// pulled as the pool tolerates.
-    pub(crate) async fn live(&mut self) -> Judged<()> {
+    pub(crate) async fn run_rounds(&mut self) -> CheckResult<()> {
         let stage = self.stage;
         let habits = stage.habits();
         for _ in 0..stage.chance.within(2..=7) {
@@ -74,7 +74,7 @@ impl<'a> Families<'a> {
             self.end_round(&traffic, step).await?;
         }
         self.look_at_snapshots().await?;
-        self.expect_whole().await?;
+        self.expect_consistent().await?;
         // A clean restart must not change anything either.
         stage.restart(self.pool, &self.presented()).await?;
         stage.idle_disks().await?;
@@ -90,44 +90,44 @@ impl<'a> Families<'a> {
     }
 
     /// Runs hosts for a while without interference.
-    pub(crate) async fn use_for_a_while(&self) -> Judged<()> {
+    pub(crate) async fn use_for_a_while(&self) -> CheckResult<()> {
         let traffic = self.start(self.stage.chance.within(20..=80));
         self.stage.until_over(&traffic, Duration::from_millis(10)).await;
         self.end_round(&traffic, Step::Done).await
     }
 
     /// Waits until no host works, and checks every block.
-    pub(crate) async fn end_round(&self, traffic: &Traffic, step: Step) -> Judged<()> {
-        if step == Step::Dark {
+    pub(crate) async fn end_round(&self, traffic: &Traffic, step: Step) -> CheckResult<()> {
+        if step == Step::PowerFailed {
             traffic.stop();
             self.check_all_blocks().await?;
         }
-        self.stage.quiet(traffic).await?;
+        self.stage.until_quiet(traffic).await?;
         self.check_all_blocks().await
     }
 
     /// Executes a random operator action while hosts work, possibly interrupted by a power failure.
-    pub(crate) async fn step(&mut self, traffic: &Traffic) -> Judged<Step> {
+    pub(crate) async fn step(&mut self, traffic: &Traffic) -> CheckResult<Step> {
         match self.stage.chance.below(12) {
             0..=3 => self.take_snapshots().await,
             4..=5 => self.make_clone().await,
             6 => {
-                self.stage.quiet(traffic).await?;
+                self.stage.until_quiet(traffic).await?;
                 self.roll_back().await
             }
             7 => self.delete_snapshot().await,
             8 => {
-                self.stage.quiet(traffic).await?;
+                self.stage.until_quiet(traffic).await?;
                 self.delete_volume().await
             }
             9 => self.change_policy().await,
             10 => self.cut_power_and_restart().await,
-            _ => self.expect_whole().await.map(|()| Step::Done),
+            _ => self.expect_consistent().await.map(|()| Step::Done),
         }
     }
 
     /// Creates a volume with a map and maps it to the hosts.
-    pub(crate) async fn make_volume(&mut self, block_bytes: u32) -> Judged<()> {
+    pub(crate) async fn make_volume(&mut self, block_bytes: u32) -> CheckResult<()> {
         let bytes = self.stage.chance.within(1..=8) << 20;
         let mut spec = self.new_spec(bytes, block_bytes);
         let provision = self.stage.chance.pick(&[Provision::Thick, Provision::Thin]);
@@ -140,7 +140,7 @@ impl<'a> Families<'a> {
     }
 
     /// Creates a volume with a map if there is room and there are few volumes.
-    pub(crate) async fn make_volume_if_it_fits(&mut self) -> Judged<()> {
+    pub(crate) async fn make_volume_if_it_fits(&mut self) -> CheckResult<()> {
         // Half of the limit is left for clones and copies.
         if self.volumes.len() >= VOLUMES_MAX / 2 {
             return Ok(());
@@ -157,7 +157,7 @@ impl<'a> Families<'a> {
     }
 
     /// Creates the volume and maps it to the hosts.
-    pub(crate) async fn create(&mut self, spec: VolumeSpec) -> Judged<()> {
+    pub(crate) async fn create(&mut self, spec: VolumeSpec) -> CheckResult<()> {
         match self.create_if_it_fits(spec).await? {
             true => Ok(()),
             false => Err("a pool that has room refuses a volume".to_owned()),
@@ -165,7 +165,7 @@ impl<'a> Families<'a> {
     }
 
     /// Creates the volume and maps it to the hosts, unless the pool is full; returns whether it was created.
-    pub(crate) async fn create_if_it_fits(&mut self, spec: VolumeSpec) -> Judged<bool> {
+    pub(crate) async fn create_if_it_fits(&mut self, spec: VolumeSpec) -> CheckResult<bool> {
         let Backend::Pool { provision, .. } = spec.backend else { return Err("a family lies in a pool".to_owned()) };
         match self.stage.ask(Order::CreateVolume(spec.clone())).await {
             Ok(_) => {}
@@ -173,24 +173,24 @@ impl<'a> Families<'a> {
             Err(refusal) => return Err(format!("no volume: {refusal}")),
         }
         // The last number issued belongs to this volume.
-        self.take_in(self.stage.presented(&spec, self.next_number - 1), provision).await?;
+        self.add_volume(self.stage.presented(&spec, self.next_number - 1), provision).await?;
         Ok(true)
     }
 
     /// Adds a new volume and maps it to the hosts.
-    async fn take_in(&mut self, new: Presented, provision: Provision) -> Judged<()> {
-        self.write_so(std::slice::from_ref(&new)).await?;
+    async fn add_volume(&mut self, new: PresentedVolume, provision: Provision) -> CheckResult<()> {
+        self.apply_write_policy(std::slice::from_ref(&new)).await?;
         self.volumes.push((new, provision));
         self.show().await
     }
 
     /// Maps the current volumes to the hosts.
-    async fn show(&self) -> Judged<()> {
+    async fn show(&self) -> CheckResult<()> {
         self.stage.present(&self.presented()).await
     }
 
     /// Sets the write policy of the volumes.
-    async fn write_so(&self, volumes: &[Presented]) -> Judged<()> {
+    async fn apply_write_policy(&self, volumes: &[PresentedVolume]) -> CheckResult<()> {
         match self.write {
             WritePolicy::Through => Ok(()),
             write => self.stage.write_as(volumes, write).await,
@@ -198,8 +198,9 @@ impl<'a> Families<'a> {
     }
 
     /// Deletes a volume without snapshots while no host works.
-    pub(crate) async fn delete_volume(&mut self) -> Judged<Step> {
-        let is_free = |volume: &Presented| self.snapshots.iter().all(|snapshot| snapshot.name.volume != volume.name);
+    pub(crate) async fn delete_volume(&mut self) -> CheckResult<Step> {
+        let is_free =
+            |volume: &PresentedVolume| self.snapshots.iter().all(|snapshot| snapshot.name.volume != volume.name);
         let free: Vec<usize> = (0..self.volumes.len()).filter(|&at| is_free(&self.volumes[at].0)).collect();
         if free.is_empty() || self.volumes.len() == 1 {
             return Ok(Step::Done);
@@ -209,17 +210,17 @@ impl<'a> Families<'a> {
         match self.stage.until_power_failure(Order::DeleteVolume { volume: gone.name.clone() }).await {
             OrderOutcome::Answered(answer) => answer.map_err(|refusal| format!("the volume stays: {refusal}"))?,
             // The deletion may have taken effect or not: the pool decides after the restart.
-            OrderOutcome::Dark => {
+            OrderOutcome::PowerFailed => {
                 let mut all = self.presented();
                 all.push(gone.clone());
-                self.stage.pull_the_plug(&all);
-                if self.come_back(Some(gone.id)).await? {
+                self.stage.crash_or_kill(&all);
+                if self.recover(Some(gone.id)).await? {
                     self.volumes.push((gone, provision));
                     self.show().await?;
                 } else {
                     self.forget_clone(gone.id);
                 }
-                return Ok(Step::Dark);
+                return Ok(Step::PowerFailed);
             }
         }
         self.forget_clone(gone.id);
@@ -231,7 +232,7 @@ impl<'a> Families<'a> {
     }
 
     /// Changes the cache policy of a volume, which must not change its content.
-    async fn change_policy(&self) -> Judged<Step> {
+    async fn change_policy(&self) -> CheckResult<Step> {
         let chance = &self.stage.chance;
         let volume = self.volumes[chance.index(self.volumes.len())].0.name.clone();
         let read_ahead = chance.pick(&[ReadAhead::Off, ReadAhead::Adaptive, ReadAhead::Fixed(Size::new(64 << 10))]);
@@ -240,14 +241,14 @@ impl<'a> Families<'a> {
         self.stage.order(Order::SetVolumePolicy { volume, policy }).await.map(|_| Step::Done)
     }
 
-    pub(crate) async fn cut_power_and_restart(&self) -> Judged<Step> {
-        self.pull_the_plug();
-        self.come_back(None).await?;
-        Ok(Step::Dark)
+    pub(crate) async fn cut_power_and_restart(&self) -> CheckResult<Step> {
+        self.crash_or_kill();
+        self.recover(None).await?;
+        Ok(Step::PowerFailed)
     }
 
     /// Checks that the pool finds no inconsistency in its maps.
-    pub(crate) async fn expect_whole(&self) -> Judged<()> {
+    pub(crate) async fn expect_consistent(&self) -> CheckResult<()> {
         match self
             .stage
             .order(Order::CheckPool { pool: self.pool.name.clone(), repair: false, accept_loss: false })
@@ -258,14 +259,14 @@ impl<'a> Families<'a> {
         }
     }
 
-    pub(crate) fn pull_the_plug(&self) -> Torn {
-        self.stage.pull_the_plug(&self.presented())
+    pub(crate) fn crash_or_kill(&self) -> Torn {
+        self.stage.crash_or_kill(&self.presented())
     }
 
     /// Restarts after a power failure and checks that all volumes and snapshots exist, except perhaps `doubtful`;
     /// returns whether that one exists.
-    pub(crate) async fn come_back(&self, doubtful: Option<VolumeId>) -> Judged<bool> {
-        self.stage.come_back(self.pool).await;
+    pub(crate) async fn recover(&self, doubtful: Option<VolumeId>) -> CheckResult<bool> {
+        self.stage.power_on(self.pool).await;
         self.pool.open(self.stage).await?;
         let found: Vec<VolumeId> = self.stage.volumes().await?.iter().map(|volume| volume.id).collect();
         let is_there = |id: &VolumeId| found.contains(id);
@@ -277,13 +278,13 @@ impl<'a> Families<'a> {
         if let Some(id) = found.iter().find(|id| !is_known(id) && Some(**id) != doubtful) {
             return Err(format!("nobody has made the volume {id}"));
         }
-        self.write_so(&self.presented()).await?;
+        self.apply_write_policy(&self.presented()).await?;
         self.show().await?;
         self.stage.open_portals().await?;
         Ok(doubtful.as_ref().is_some_and(is_there))
     }
 
-    pub(crate) async fn check_all_blocks(&self) -> Judged<()> {
+    pub(crate) async fn check_all_blocks(&self) -> CheckResult<()> {
         self.stage.check_all_blocks(&self.units()).await
     }
 
@@ -291,14 +292,16 @@ impl<'a> Families<'a> {
         work(&mut self.volumes[at].0.unit.oracle.borrow_mut())
     }
 
-    pub(crate) fn presented(&self) -> Vec<Presented> {
+    pub(crate) fn presented(&self) -> Vec<PresentedVolume> {
         self.volumes.iter().map(|(volume, _)| volume.clone()).collect()
     }
 
     pub(crate) fn units(&self) -> Vec<Unit> {
         let scarce = |provision: Provision| self.scarce && provision == Provision::Thin;
-        let unit =
-            |(volume, provision): &(Presented, Provision)| Unit { scarce: scarce(*provision), ..volume.unit.clone() };
+        let unit = |(volume, provision): &(PresentedVolume, Provision)| Unit {
+            scarce: scarce(*provision),
+            ..volume.unit.clone()
+        };
         self.volumes.iter().map(unit).collect()
     }
 }

@@ -9,12 +9,10 @@
 // The futures of a command are nested as deeply as its layers.
 #![recursion_limit = "256"]
 
-mod chance;
 mod daemon;
 mod damage;
 mod families;
 mod host;
-mod judge;
 mod oracle;
 mod pattern;
 mod planted;
@@ -22,10 +20,12 @@ mod pool;
 mod power;
 mod profile;
 mod run;
+mod seeded_random;
 mod stage;
+mod violation_log;
 mod volumes;
 
-pub use damage::{Damage, Found, Kind, Strike, Structure, damage, table};
-pub use planted::Planted;
+pub use damage::{CorruptedBlock, Corruption, Kind, RoundResult, Structure, damage, table};
+pub use planted::InjectedBug;
 pub use profile::Profile;
 pub use run::{Outcome, run};

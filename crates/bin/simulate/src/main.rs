@@ -4,7 +4,7 @@
 #![recursion_limit = "256"]
 
 use clap::Parser;
-use simulate::{Found, Planted, Profile, run};
+use simulate::{InjectedBug, Profile, RoundResult, run};
 use std::cell::RefCell;
 use std::io::Write;
 use std::panic;
@@ -31,7 +31,7 @@ struct Args {
     jobs: Option<usize>,
     /// Plant this bug into the data plane and run the profile that detects it.
     #[arg(long)]
-    plant: Option<Planted>,
+    plant: Option<InjectedBug>,
     /// Corrupt pool metadata instead, and print the results by structure.
     #[arg(long, conflicts_with_all = ["profile", "plant"])]
     damage: bool,
@@ -107,7 +107,7 @@ fn campaign(first: u64, seeds: u64, jobs: usize) -> ExitCode {
                     let again = format!("cargo run --release -p simulate -- --damage --seed {seed}");
                     RUNNING.set(again.clone());
                     let (damage, found) = simulate::damage(seed);
-                    if let Found::Wrong(why) = &found {
+                    if let RoundResult::Wrong(why) = &found {
                         let what = damage.as_ref().map_or_else(|| "nothing".to_owned(), ToString::to_string);
                         say(&format!("{again}    # {what}: {why}"));
                         wrong.fetch_add(1, Ordering::Relaxed);
@@ -127,7 +127,7 @@ fn campaign(first: u64, seeds: u64, jobs: usize) -> ExitCode {
 }
 
 /// Runs a seed; on a violation prints the command that repeats it, and returns false.
-fn play(profile: Profile, seed: u64, bug: Option<Planted>, alone: bool) -> bool {
+fn play(profile: Profile, seed: u64, bug: Option<InjectedBug>, alone: bool) -> bool {
     let planted = bug.map_or_else(|| format!("--profile {profile}"), |bug| format!("--plant {bug}"));
     let again = format!("cargo run --release -p simulate -- {planted} --seed {seed}");
     RUNNING.set(again.clone());

@@ -30,7 +30,7 @@ pub(crate) struct OpId(u64);
 
 /// Effect of a write that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum WriteEffect {
     /// Acknowledged: it took effect.
     Good,
     /// Refused before it began: no effect.
@@ -119,7 +119,7 @@ impl Oracle {
     }
 
     /// Records the end of a write. No effect on a write that a power failure ended.
-    pub(crate) fn end_write(&mut self, op: OpId, ending: Ending) {
+    pub(crate) fn end_write(&mut self, op: OpId, ending: WriteEffect) {
         let now = self.tick();
         let Some(Op { begun, writes: Some((value, extents)) }) = self.open.remove(&op) else { return };
         tracing::debug!(volume = self.name, op = begun, "{value} has ended: {ending:?}");
@@ -181,7 +181,7 @@ impl Oracle {
                 }
             }
         }
-        self.end_write(op, Ending::Good);
+        self.end_write(op, WriteEffect::Good);
         Ok(())
     }
 
@@ -200,7 +200,7 @@ impl Oracle {
                 return Err(format!("{}: COMPARE AND WRITE missed {compared} in blocks {extents:?}", self.name));
             }
         }
-        self.end_write(op, Ending::Never);
+        self.end_write(op, WriteEffect::Never);
         Ok(())
     }
 

@@ -9,9 +9,9 @@ mod stream;
 mod wire;
 mod world;
 
-pub(crate) use world::BentWorld;
+pub(crate) use world::BuggyWorld;
 
-use crate::chance::Chance;
+use crate::seeded_random::SeededRandom;
 use sim::Sim;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +21,7 @@ use std::str::FromStr;
 
 /// Bug, named after the misbehavior of the data plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Planted {
+pub enum InjectedBug {
     /// A flush is not executed.
     FlushSkipped,
     /// A flush is answered before it is executed: a write is acknowledged before it is stable.
@@ -93,10 +93,10 @@ pub enum Planted {
 }
 
 /// State of a bug in one run.
-pub(crate) struct Plant {
-    bug: Option<Planted>,
-    chance: Chance,
-    struck: Cell<u64>,
+pub(crate) struct BugState {
+    bug: Option<InjectedBug>,
+    chance: SeededRandom,
+    hits: Cell<u64>,
     /// Number of starts of the data plane.
     life: Cell<u64>,
     replacements: RefCell<BTreeSet<String>>,
@@ -111,16 +111,16 @@ pub(crate) struct Plant {
     /// Content of member blocks before their last write, by path.
     before: RefCell<BTreeMap<(String, u64), block::View>>,
     /// Answers to READs, by unit, CDB and life.
-    read: RefCell<BTreeMap<Vec<u8>, Answered>>,
+    read: RefCell<BTreeMap<Vec<u8>, CachedRead>>,
 }
 
 /// Answer to a READ.
-struct Answered {
+struct CachedRead {
     life: u64,
     data: Vec<u8>,
 }
 
-impl Planted {
+impl InjectedBug {
     /// Table of bugs and their names.
     const TABLE: [(Self, &'static str); 34] = [
         (Self::FlushSkipped, "flush-skipped"),
@@ -175,13 +175,13 @@ impl Planted {
     }
 }
 
-impl fmt::Display for Planted {
+impl fmt::Display for InjectedBug {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.row().1)
     }
 }
 
-impl FromStr for Planted {
+impl FromStr for InjectedBug {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -193,12 +193,12 @@ impl FromStr for Planted {
     }
 }
 
-impl Plant {
-    pub(crate) fn new(bug: Option<Planted>, world: &Sim) -> Rc<Self> {
+impl BugState {
+    pub(crate) fn new(bug: Option<InjectedBug>, world: &Sim) -> Rc<Self> {
         Rc::new(Self {
             bug,
-            chance: Chance::of(world),
-            struck: Cell::default(),
+            chance: SeededRandom::of(world),
+            hits: Cell::default(),
             life: Cell::default(),
             replacements: RefCell::default(),
             copies: RefCell::default(),
@@ -211,22 +211,22 @@ impl Plant {
     }
 
     /// True when the bug alters disks; a cache that forgets everything reveals this best.
-    pub(crate) fn bends_disks(&self) -> bool {
+    pub(crate) fn alters_disks(&self) -> bool {
         self.bug.is_some_and(|bug| !bug.is_on_the_wire())
     }
 
     /// True when the bug alters answers to hosts, which digests would then reveal at once.
-    pub(crate) fn bends_wire(&self) -> bool {
-        self.bug.is_some_and(Planted::is_on_the_wire)
+    pub(crate) fn alters_wire(&self) -> bool {
+        self.bug.is_some_and(InjectedBug::is_on_the_wire)
     }
 
     /// Returns the number of times that the bug took effect.
-    pub(crate) fn struck(&self) -> u64 {
-        self.struck.get()
+    pub(crate) fn hit_count(&self) -> u64 {
+        self.hits.get()
     }
 
     /// Records a start of the data plane.
-    pub(crate) fn begin_life(&self) {
+    pub(crate) fn record_start(&self) {
         self.life.set(self.life.get() + 1);
         self.before.take();
         self.closed.take();
@@ -235,36 +235,36 @@ impl Plant {
     }
 
     /// Records that the disk at `path` replaces another.
-    pub(crate) fn know_replacement(&self, path: &str) {
+    pub(crate) fn record_replacement(&self, path: &str) {
         self.replacements.borrow_mut().insert(path.to_owned());
     }
 
     /// Records that a member is being copied to the disk at `path`.
-    pub(crate) fn know_copy(&self, path: &str) {
+    pub(crate) fn record_copy(&self, path: &str) {
         self.copies.borrow_mut().insert(path.to_owned());
     }
 
     /// Records that the disk at `path` belongs to the log device.
-    pub(crate) fn know_log(&self, path: &str) {
+    pub(crate) fn record_log(&self, path: &str) {
         self.logs.borrow_mut().insert(path.to_owned());
     }
 
     /// Records the size of the members of a new pool.
-    pub(crate) fn know_size(&self, mib: u64) {
+    pub(crate) fn record_size(&self, mib: u64) {
         self.member_mib.set(mib);
     }
 
     /// Records that the disk at `path` is closed; only a disk that was written in the current life counts.
-    fn know_closed(&self, path: &str, life: u64) {
+    fn record_closed(&self, path: &str, life: u64) {
         if life == self.life.get() {
             self.closed.borrow_mut().insert(path.to_owned());
         }
     }
 
     /// True when the bug is `bug` and takes effect now, which it does with probability 1/`often`.
-    fn strikes(&self, bug: Planted, often: u64) -> bool {
+    fn triggers(&self, bug: InjectedBug, often: u64) -> bool {
         let strikes = self.bug == Some(bug) && self.chance.below(often) == 0;
-        self.struck.set(self.struck.get() + u64::from(strikes));
+        self.hits.set(self.hits.get() + u64::from(strikes));
         strikes
     }
 }

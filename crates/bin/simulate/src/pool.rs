@@ -2,7 +2,7 @@
 
 mod log;
 
-use crate::stage::{DISK_PATIENCE, Judged, Stage};
+use crate::stage::{CheckResult, DISK_PATIENCE, Stage};
 use model::{
     DiskName, GroupSpec, Level, MemberReport, MemberSize, MemberState, Name, Order, PoolId, PoolReport, PoolState,
     Report, Size, code,
@@ -60,9 +60,9 @@ impl PoolPlan {
             Level::Raid10 => 4,
         };
         let chunk = Size::new(chance.pick(&[4 << 10, 16 << 10, 64 << 10]));
-        let volatile_cache = chance.percent(75) || stage.plant.bends_disks();
+        let volatile_cache = chance.percent(75) || stage.plant.alters_disks();
         // Checksums would detect and repair the effect of a bug that is planted below the array.
-        let integrity = chance.percent(75) && !stage.plant.bends_disks();
+        let integrity = chance.percent(75) && !stage.plant.alters_disks();
         let sector_bytes = chance.pick(&[512, 4096]);
         Self { level, chunk, members, integrity, volatile_cache, sector_bytes, disk_mib: DISK_MIB }
     }
@@ -73,12 +73,12 @@ impl PoolPlan {
     }
 
     /// Adds the disks of the pool without creating it.
-    pub(crate) async fn prepare(self, stage: &Stage) -> Judged<Pool> {
+    pub(crate) async fn prepare(self, stage: &Stage) -> CheckResult<Pool> {
         let name: Name = "tank".parse().expect("this is a name");
         let id = PoolId::from_random(stage.chance.identity());
         let sizes: Vec<u64> = (0..self.members).map(|_| stage.chance.within(self.sizes_mib())).collect();
         let member_mib = Cell::new(sizes.iter().copied().min().map_or(0, used_mib));
-        stage.plant.know_size(member_mib.get());
+        stage.plant.record_size(member_mib.get());
         let (disks, next_path, next_name, lies) = Default::default();
         let pool = Pool { name, id, plan: self, disks, member_mib, next_path, next_name, lies };
         for mib in sizes {
@@ -88,7 +88,7 @@ impl PoolPlan {
     }
 
     /// Creates the pool on new disks.
-    pub(crate) async fn make(self, stage: &Stage) -> Judged<Pool> {
+    pub(crate) async fn make(self, stage: &Stage) -> CheckResult<Pool> {
         let pool = self.prepare(stage).await?;
         stage.order(pool.creation()).await?;
         Ok(pool)
@@ -116,7 +116,7 @@ impl Pool {
 
     /// Replaces `failed` by a new disk, which is being rebuilt on return. Sometimes checks first that a disk that is
     /// too small is refused.
-    pub(crate) async fn replace(&self, stage: &Stage, failed: &DiskName) -> Judged<DiskName> {
+    pub(crate) async fn replace(&self, stage: &Stage, failed: &DiskName) -> CheckResult<DiskName> {
         let order = |replacement: &DiskName| {
             let (failed, replacement) = (failed.clone(), replacement.clone());
             Order::ReplaceDisk { failed, member: None, replacement, force: false }
@@ -130,13 +130,13 @@ impl Pool {
             }
         }
         let replacement = self.add_disk(stage, stage.chance.within(member_mib..=*self.plan.sizes_mib().end())).await?;
-        stage.plant.know_replacement(&self.disks.borrow()[&replacement]);
+        stage.plant.record_replacement(&self.disks.borrow()[&replacement]);
         stage.order(order(&replacement)).await?;
         Ok(replacement)
     }
 
     /// Repairs the failed disk and returns it to its own slot, where it is being rebuilt.
-    pub(crate) async fn put_back(&self, stage: &Stage, failed: &DiskName) -> Judged<DiskName> {
+    pub(crate) async fn put_back(&self, stage: &Stage, failed: &DiskName) -> CheckResult<DiskName> {
         let handle = self.handle(stage, failed)?;
         handle.set_faults(DiskFaults::default());
         handle.revive();
@@ -159,19 +159,19 @@ impl Pool {
     }
 
     /// Replaces a failed or missing member by a new disk.
-    pub(crate) async fn replace_member(&self, stage: &Stage, lost: &MemberReport) -> Judged<()> {
+    pub(crate) async fn replace_member(&self, stage: &Stage, lost: &MemberReport) -> CheckResult<()> {
         let replacement = self.add_replacement(stage).await?;
         let failed = lost.disk.clone().unwrap_or_else(|| self.new_name());
         stage.order(Order::ReplaceDisk { failed, member: Some(lost.id), replacement, force: false }).await.map(drop)
     }
 
     /// Adds a new disk that is large enough to replace any member.
-    pub(crate) async fn add_replacement(&self, stage: &Stage) -> Judged<DiskName> {
+    pub(crate) async fn add_replacement(&self, stage: &Stage) -> CheckResult<DiskName> {
         self.add_disk(stage, self.member_mib.get().max(*self.plan.sizes_mib().end())).await
     }
 
     /// Adds a new disk to the machine and opens it in the data plane.
-    pub(crate) async fn add_disk(&self, stage: &Stage, mib: u64) -> Judged<DiskName> {
+    pub(crate) async fn add_disk(&self, stage: &Stage, mib: u64) -> CheckResult<DiskName> {
         let path = format!("/dev/disk{:03}", self.next_path.get());
         self.next_path.set(self.next_path.get() + 1);
         let PoolPlan { volatile_cache, sector_bytes: physical_block_bytes, .. } = self.plan;
@@ -184,13 +184,13 @@ impl Pool {
     }
 
     /// Returns the simulated disk of a name.
-    pub(crate) fn handle(&self, stage: &Stage, disk: &DiskName) -> Judged<DiskHandle> {
+    pub(crate) fn handle(&self, stage: &Stage, disk: &DiskName) -> CheckResult<DiskHandle> {
         let path = self.path(disk)?;
         stage.array.disk(&path).ok_or_else(|| format!("there is no disk at {path}"))
     }
 
     /// Returns the path of a disk.
-    pub(crate) fn path(&self, disk: &DiskName) -> Judged<String> {
+    pub(crate) fn path(&self, disk: &DiskName) -> CheckResult<String> {
         self.disks.borrow().get(disk).cloned().ok_or_else(|| format!("nobody knows a disk {disk}"))
     }
 
@@ -251,7 +251,7 @@ impl Pool {
     }
 
     /// Opens the pool in a restarted data plane.
-    pub(crate) async fn open(&self, stage: &Stage) -> Judged<PoolReport> {
+    pub(crate) async fn open(&self, stage: &Stage) -> CheckResult<PoolReport> {
         self.find_disks(stage).await;
         // A lying disk may confirm an ownership mark and then return an older one, which makes the pool look owned.
         for _ in 0..if self.lies.get() { 5 } else { 0 } {
@@ -268,7 +268,7 @@ impl Pool {
     }
 
     /// Checks that no member is missing or being rebuilt.
-    pub(crate) async fn expect_healthy(&self, stage: &Stage, when: &str) -> Judged<()> {
+    pub(crate) async fn expect_healthy(&self, stage: &Stage, when: &str) -> CheckResult<()> {
         let report = stage.pool().await?;
         if report.state == PoolState::Healthy {
             Ok(())
@@ -288,7 +288,7 @@ impl Pool {
     }
 
     /// Removes as many in-sync members of each group as its level tolerates.
-    pub(crate) async fn pull_all_that_may_be(&self, stage: &Stage) -> Judged<()> {
+    pub(crate) async fn pull_all_that_may_be(&self, stage: &Stage) -> CheckResult<()> {
         for group in stage.pool().await?.all_groups() {
             let in_step = |member: &&MemberReport| member.state == MemberState::InSync;
             let lost = group.members.iter().filter(|member| !in_step(member)).count();

@@ -2,7 +2,7 @@
 
 use crate::oracle::Torn;
 use crate::pool::Pool;
-use crate::stage::{Judged, Presented, Stage};
+use crate::stage::{CheckResult, PresentedVolume, Stage};
 use futures_util::future::{Either, select};
 use model::{Order, PoolReport, Refusal, Report, VolumeReport};
 use shard::World;
@@ -18,13 +18,13 @@ pub(crate) enum OrderOutcome {
     /// The order was answered.
     Answered(Result<(), Refusal>),
     /// The power fails before the answer.
-    Dark,
+    PowerFailed,
 }
 
 impl Stage {
     /// Ends the data plane now, by a power failure of its machine or by a kill; returns the possible state of blocks
     /// under way.
-    pub(crate) fn pull_the_plug(&self, volumes: &[Presented]) -> Torn {
+    pub(crate) fn crash_or_kill(&self, volumes: &[PresentedVolume]) -> Torn {
         let small_blocks = volumes.iter().any(|volume| volume.unit.block_bytes < 4096);
         match self.chance.below(8) {
             0 | 1 => self.kill(volumes),
@@ -38,33 +38,33 @@ impl Stage {
     }
 
     /// Kills the data plane; its disks keep the content of their caches.
-    pub(crate) fn kill(&self, volumes: &[Presented]) -> Torn {
+    pub(crate) fn kill(&self, volumes: &[PresentedVolume]) -> Torn {
         self.array.kill();
-        self.forget_what_was_under_way(volumes, Torn::Whole)
+        self.record_interruption(volumes, Torn::Whole)
     }
 
     /// Cuts the power of the machine; its disks keep what `crash` determines.
-    pub(crate) fn cut_power(&self, volumes: &[Presented], crash: Crash) -> Torn {
+    pub(crate) fn cut_power(&self, volumes: &[PresentedVolume], crash: Crash) -> Torn {
         self.array.crash(crash);
         let torn = match crash {
             Crash::AllLanded | Crash::NoneLanded => Torn::Whole,
             Crash::AnySubset => Torn::Mixed,
             Crash::Torn => Torn::Garbage,
         };
-        self.forget_what_was_under_way(volumes, torn)
+        self.record_interruption(volumes, torn)
     }
 
-    fn forget_what_was_under_way(&self, volumes: &[Presented], torn: Torn) -> Torn {
+    fn record_interruption(&self, volumes: &[PresentedVolume], torn: Torn) -> Torn {
         // Commands that were sent before are exempt from the limit on response times.
         self.lives.set(self.lives.get() + 1);
         self.is_dead.set(true);
         tracing::info!(at = self.world.now().0, ?torn, "the plug is pulled");
-        self.doubt_what_failed(volumes, torn);
+        self.mark_uncertain(volumes, torn);
         torn
     }
 
     /// Records that unacknowledged writes may or may not be present once the pool is opened again.
-    pub(crate) fn doubt_what_failed(&self, volumes: &[Presented], torn: Torn) {
+    pub(crate) fn mark_uncertain(&self, volumes: &[PresentedVolume], torn: Torn) {
         for volume in volumes {
             volume.unit.oracle.borrow_mut().crash(torn);
         }
@@ -78,12 +78,12 @@ impl Stage {
         let dark = self.world.sleep(self.chance.moment(ORDER_TIME_MAX));
         match select(pin!(self.ask(order)), dark).await {
             Either::Left((answer, _)) => OrderOutcome::Answered(answer.map(drop)),
-            Either::Right(_) => OrderOutcome::Dark,
+            Either::Right(_) => OrderOutcome::PowerFailed,
         }
     }
 
     /// Restores the power and starts the data plane, with nothing open.
-    pub(crate) async fn come_back(&self, pool: &Pool) {
+    pub(crate) async fn power_on(&self, pool: &Pool) {
         self.world.sleep(self.chance.moment(Duration::from_secs(10))).await;
         pool.shuffle_places(self);
         self.array.boot();
@@ -91,7 +91,7 @@ impl Stage {
     }
 
     /// Opens the pool and lets the hosts log in.
-    pub(crate) async fn reopen(&self, pool: &Pool, volumes: &[Presented]) -> Judged<PoolReport> {
+    pub(crate) async fn reopen(&self, pool: &Pool, volumes: &[PresentedVolume]) -> CheckResult<PoolReport> {
         let report = pool.open(self).await?;
         self.expect_volumes(volumes).await?;
         self.present(volumes).await?;
@@ -100,15 +100,15 @@ impl Stage {
     }
 
     /// Stops the data plane cleanly and restarts it.
-    pub(crate) async fn restart(&self, pool: &Pool, volumes: &[Presented]) -> Judged<PoolReport> {
+    pub(crate) async fn restart(&self, pool: &Pool, volumes: &[PresentedVolume]) -> CheckResult<PoolReport> {
         self.order(Order::Stop).await?;
         self.array.kill();
-        self.come_back(pool).await;
+        self.power_on(pool).await;
         self.reopen(pool, volumes).await
     }
 
     /// Returns the volumes of the data plane.
-    pub(crate) async fn volumes(&self) -> Judged<Vec<VolumeReport>> {
+    pub(crate) async fn volumes(&self) -> CheckResult<Vec<VolumeReport>> {
         match self.order(Order::Volumes).await? {
             Report::Volumes(found) => Ok(found),
             other => Err(format!("Volumes was answered with {other:?}")),
@@ -116,9 +116,9 @@ impl Stage {
     }
 
     /// Checks that the data plane has exactly these volumes.
-    async fn expect_volumes(&self, volumes: &[Presented]) -> Judged<()> {
+    async fn expect_volumes(&self, volumes: &[PresentedVolume]) -> CheckResult<()> {
         let found = self.volumes().await?;
-        let there = |volume: &Presented| {
+        let there = |volume: &PresentedVolume| {
             let bytes = volume.unit.oracle.borrow().blocks() * volume.unit.block_bytes as u64;
             found.iter().any(|found| found.id == volume.id && found.name == volume.name && found.size.bytes() == bytes)
         };

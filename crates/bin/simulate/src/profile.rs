@@ -12,8 +12,8 @@ mod write_back;
 
 pub(crate) use power_cut::volumes as power_cut_volumes;
 
-use crate::planted::Planted;
-use crate::stage::{Judged, Stage};
+use crate::planted::InjectedBug;
+use crate::stage::{CheckResult, Stage};
 use model::Order;
 use std::fmt;
 use std::str::FromStr;
@@ -56,7 +56,7 @@ impl Profile {
     ];
 
     /// Runs the profile; at its end the data plane must stop on request.
-    pub(crate) async fn play(self, stage: &Stage) -> Judged<()> {
+    pub(crate) async fn play(self, stage: &Stage) -> CheckResult<()> {
         match self {
             Self::Network => network::play(stage).await,
             Self::PowerCut => power_cut::play(stage).await,
@@ -98,7 +98,7 @@ impl FromStr for Profile {
     }
 }
 
-impl Planted {
+impl InjectedBug {
     /// Returns the profile whose runs detect the bug.
     #[must_use]
     pub fn profile(self) -> Profile {

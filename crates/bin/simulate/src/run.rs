@@ -1,9 +1,9 @@
 //! Run: a world from a seed, a scenario in it, and the verdict.
 
-use crate::judge::Judge;
-use crate::planted::{Plant, Planted};
+use crate::planted::{BugState, InjectedBug};
 use crate::profile::Profile;
-use crate::stage::{Judged, Stage};
+use crate::stage::{CheckResult, Stage};
+use crate::violation_log::ViolationLog;
 use futures_util::future::{Either, select};
 use sim::Sim;
 use std::any::Any;
@@ -29,15 +29,15 @@ pub struct Outcome {
 
 /// Runs `profile` with `seed`, and with `bug` planted into the data plane.
 #[must_use]
-pub fn run(profile: Profile, seed: u64, bug: Option<Planted>) -> Outcome {
+pub fn run(profile: Profile, seed: u64, bug: Option<InjectedBug>) -> Outcome {
     caught(seed, bug, async move |stage| profile.play(stage).await)
 }
 
 /// Runs `scenario` in the world of `seed`; a panic counts as a violation.
 pub(crate) fn caught(
     seed: u64,
-    bug: Option<Planted>,
-    scenario: impl AsyncFnOnce(&Stage) -> Judged<()> + 'static,
+    bug: Option<InjectedBug>,
+    scenario: impl AsyncFnOnce(&Stage) -> CheckResult<()> + 'static,
 ) -> Outcome {
     let played = catch_unwind(AssertUnwindSafe(|| play(seed, bug, scenario)));
     played.unwrap_or_else(|panic| Outcome { digest: 0, commands: 0, struck: 0, wrong: Some(words_of(&*panic)) })
@@ -46,13 +46,13 @@ pub(crate) fn caught(
 /// Runs `scenario` in the world of `seed`.
 pub(crate) fn play(
     seed: u64,
-    bug: Option<Planted>,
-    scenario: impl AsyncFnOnce(&Stage) -> Judged<()> + 'static,
+    bug: Option<InjectedBug>,
+    scenario: impl AsyncFnOnce(&Stage) -> CheckResult<()> + 'static,
 ) -> Outcome {
     Sim::new(seed).run(async move |sim| {
         sim.set_time_limit(TIME_LIMIT);
-        let judge = Judge::default();
-        let plant = Plant::new(bug, &sim);
+        let judge = ViolationLog::default();
+        let plant = BugState::new(bug, &sim);
         let stage = Stage::new(&sim, &judge, &plant);
         let verdict = {
             let scenario = pin!(scenario(&stage));
@@ -63,7 +63,7 @@ pub(crate) fn play(
                 Either::Right((played, _)) => played.err(),
             }
         };
-        Outcome { digest: sim.digest(), commands: stage.done(), struck: plant.struck(), wrong: verdict }
+        Outcome { digest: sim.digest(), commands: stage.done(), struck: plant.hit_count(), wrong: verdict }
     })
 }
 

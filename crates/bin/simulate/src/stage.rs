@@ -1,11 +1,11 @@
 //! Environment of a scenario: a machine with disks that runs the data plane, a machine for the hosts, and a network.
 
-use crate::chance::Chance;
 use crate::daemon::Daemon;
-use crate::host::traffic::{Habits, Host, SessionEnd, Shared, SpaceReports, Unit};
-use crate::judge::Judge;
+use crate::host::traffic::{Host, SessionEnd, Shared, SpaceReports, Unit, WorkloadProfile};
 use crate::oracle::Clock;
-use crate::planted::Plant;
+use crate::planted::BugState;
+use crate::seeded_random::SeededRandom;
+use crate::violation_log::ViolationLog;
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
 use iscsi::chap::{Algorithm, Credential};
@@ -14,8 +14,9 @@ use iscsi::login::{InitiatorAuth, InitiatorConfig};
 use iscsi::pdu::Isid;
 use iscsi::{DigestOffer, IscsiName, Offer};
 use model::{
-    Access, Chap, Demand, DiskCounters, DiskName, GroupReport, Host as ModelHost, Initiators, Name, Order, PoolReport,
-    Portal, PortalPolicy, Presentation, Proof, Refusal, Report, Secret, SessionReport, Target, VolumeId, VolumeName,
+    Access, Chap, ChapCredentials, Demand, DiskCounters, DiskName, GroupReport, Host as ModelHost, Initiators, Name,
+    Order, PoolReport, Portal, PortalPolicy, Presentation, Refusal, Report, Secret, SessionReport, Target, VolumeId,
+    VolumeName,
 };
 use shard::World;
 use sim::{NetworkFaults, Sim};
@@ -39,7 +40,7 @@ pub(crate) const DISK_PATIENCE: Duration = Duration::from_secs(5);
 const QUIET_TIME_MAX: Duration = Duration::from_secs(3600);
 
 /// Result with a violation in words.
-pub(crate) type Judged<T> = Result<T, String>;
+pub(crate) type CheckResult<T> = Result<T, String>;
 
 /// Machines of one run.
 pub(crate) struct Stage {
@@ -47,9 +48,9 @@ pub(crate) struct Stage {
     pub world: Sim,
     /// Machine with the disks.
     pub array: Sim,
-    pub chance: Chance,
-    pub plant: Rc<Plant>,
-    pub judge: Judge,
+    pub chance: SeededRandom,
+    pub plant: Rc<BugState>,
+    pub judge: ViolationLog,
     daemon: Rc<RefCell<Daemon>>,
     shards: usize,
     cache_bytes: u64,
@@ -78,7 +79,7 @@ enum Protection {
 
 /// Volume that is mapped to the hosts.
 #[derive(Clone)]
-pub(crate) struct Presented {
+pub(crate) struct PresentedVolume {
     pub name: VolumeName,
     pub id: VolumeId,
     pub unit: Unit,
@@ -92,14 +93,14 @@ pub(crate) struct Traffic {
 
 impl Stage {
     /// Creates two machines on a network without faults, and a data plane without volumes.
-    pub(crate) fn new(world: &Sim, judge: &Judge, plant: &Rc<Plant>) -> Self {
-        let chance = Chance::of(world);
+    pub(crate) fn new(world: &Sim, judge: &ViolationLog, plant: &Rc<BugState>) -> Self {
+        let chance = SeededRandom::of(world);
         let addresses: [IpAddr; 2] = [[10, 0, 0, 2].into(), [10, 0, 1, 2].into()];
         let array = world.add_node(addresses[0]);
         array.add_address(addresses[1]);
         let shards = chance.count(1..=2);
         // A cache would hide the effect of a bug that is planted below it.
-        let cache_bytes = if plant.bends_disks() { 0 } else { chance.pick(&[0, 256 << 10, 2 << 20, 64 << 20]) };
+        let cache_bytes = if plant.alters_disks() { 0 } else { chance.pick(&[0, 256 << 10, 2 << 20, 64 << 20]) };
         let daemon = Daemon::start(&array, shards, cache_bytes, plant);
         let protection = match chance.below(4) {
             0 | 1 => Protection::None,
@@ -154,7 +155,7 @@ impl Stage {
     }
 
     /// Sends an order that the data plane has no reason to refuse.
-    pub(crate) async fn order(&self, order: Order) -> Judged<Report> {
+    pub(crate) async fn order(&self, order: Order) -> CheckResult<Report> {
         let asked = format!("{order:?}");
         self.ask(order).await.map_err(|refusal| format!("refused: {refusal} ({}): {asked}", refusal.code))
     }
@@ -167,12 +168,12 @@ impl Stage {
     }
 
     /// Maps exactly `volumes` to the hosts, through every portal.
-    pub(crate) async fn present(&self, volumes: &[Presented]) -> Judged<()> {
+    pub(crate) async fn present(&self, volumes: &[PresentedVolume]) -> CheckResult<()> {
         self.order(Order::SetAccess(self.access(volumes))).await.map(drop)
     }
 
     /// Opens every portal.
-    pub(crate) async fn open_portals(&self) -> Judged<()> {
+    pub(crate) async fn open_portals(&self) -> CheckResult<()> {
         for &address in &*self.portals {
             self.order(Order::OpenPortal { address }).await?;
         }
@@ -180,11 +181,11 @@ impl Stage {
     }
 
     /// Starts hosts that send `commands` commands in all to `units`, each over one session at a time.
-    pub(crate) fn start_hosts(&self, hosts: usize, commands: u64, units: &[Unit], habits: &Habits) -> Traffic {
+    pub(crate) fn start_hosts(&self, hosts: usize, commands: u64, units: &[Unit], habits: &WorkloadProfile) -> Traffic {
         let traffic = Traffic { left: Rc::new(Cell::new(commands)), running: Rc::new(Cell::new(hosts)) };
         for number in 0..hosts {
             let depth = self.chance.count(1..=habits.depth);
-            let habits = Habits { depth, ..habits.clone() };
+            let habits = WorkloadProfile { depth, ..habits.clone() };
             let host = self.host(number, &traffic.left, units, habits);
             let running = traffic.running.clone();
             self.world.spawn(async move {
@@ -196,20 +197,20 @@ impl Stage {
     }
 
     /// Draws the behavior of hosts that keep their connections and wait for every answer.
-    pub(crate) fn habits(&self) -> Habits {
-        Habits {
+    pub(crate) fn habits(&self) -> WorkloadProfile {
+        WorkloadProfile {
             depth: 8,
             blocks: self.chance.within(1..=24),
             large_bytes: 256 << 10,
             manages: self.chance.percent(30),
-            fickle: false,
+            drops_connections: false,
             media_fail: false,
             answers_within: None,
         }
     }
 
     /// Creates the host with this number.
-    pub(crate) fn host(&self, number: usize, left: &Rc<Cell<u64>>, units: &[Unit], habits: Habits) -> Host {
+    pub(crate) fn host(&self, number: usize, left: &Rc<Cell<u64>>, units: &[Unit], habits: WorkloadProfile) -> Host {
         let shared = Shared {
             world: self.world.clone(),
             portals: self.portals.clone(),
@@ -233,7 +234,7 @@ impl Stage {
     }
 
     /// Waits until every host has stopped and every old session has ended.
-    pub(crate) async fn quiet(&self, traffic: &Traffic) -> Judged<()> {
+    pub(crate) async fn until_quiet(&self, traffic: &Traffic) -> CheckResult<()> {
         traffic.stop();
         let until = self.world.now() + QUIET_TIME_MAX;
         while traffic.running.get() > 0 || self.lingering.get() > 0 {
@@ -246,7 +247,7 @@ impl Stage {
     }
 
     /// Waits until the disks are idle: no rebuild and no resync runs.
-    pub(crate) async fn idle_disks(&self) -> Judged<()> {
+    pub(crate) async fn idle_disks(&self) -> CheckResult<()> {
         let until = self.world.now() + QUIET_TIME_MAX;
         let mut before: Option<Vec<_>> = None;
         loop {
@@ -267,7 +268,7 @@ impl Stage {
     }
 
     /// True while a repair runs, even if it currently yields the disks to host I/O.
-    async fn repairs(&self) -> Judged<bool> {
+    async fn repairs(&self) -> CheckResult<bool> {
         let Report::Pools(pools) = self.order(Order::Pools).await? else {
             return Err("Pools was not answered with pools".to_owned());
         };
@@ -284,7 +285,7 @@ impl Stage {
     }
 
     /// Returns the pool that is open.
-    pub(crate) async fn pool(&self) -> Judged<PoolReport> {
+    pub(crate) async fn pool(&self) -> CheckResult<PoolReport> {
         match self.order(Order::Pools).await? {
             Report::Pools(pools) => pools.into_iter().next().ok_or_else(|| "no pool is open".to_owned()),
             other => Err(format!("Pools was answered with {other:?}")),
@@ -360,7 +361,7 @@ impl Stage {
         let chance = &self.chance;
         let bytes = |all: &[u32]| chance.pick(all);
         // Digests would reveal the altered PDUs of a wire bug before the oracle can.
-        let digests: &[DigestOffer] = if self.plant.bends_wire() { &[DigestOffer::Never] } else { &DIGESTS };
+        let digests: &[DigestOffer] = if self.plant.alters_wire() { &[DigestOffer::Never] } else { &DIGESTS };
         let burst_bytes_max = bytes(&[512, 4096, 16 << 10, 64 << 10, 256 << 10, 1 << 20]);
         Offer {
             header_digest: chance.pick(digests),
@@ -376,7 +377,7 @@ impl Stage {
         }
     }
 
-    fn access(&self, volumes: &[Presented]) -> Access {
+    fn access(&self, volumes: &[PresentedVolume]) -> Access {
         let chap = |user: &str, secret: &[u8]| {
             let secret = Secret::new(secret.to_vec()).expect("it is long enough");
             Chap { user: user.to_owned(), secret, demand: Demand::Required }
@@ -386,12 +387,12 @@ impl Stage {
             name: name("hosts"),
             initiators: Initiators::Any,
             networks: Vec::new(),
-            proof: Proof {
+            chap: ChapCredentials {
                 own: (self.protection != Protection::None).then(|| chap("host", HOST_SECRET)),
                 mutual: (self.protection == Protection::Mutual).then(|| chap("target", TARGET_SECRET)),
             },
         };
-        let presentation = |volume: &Presented| Presentation {
+        let presentation = |volume: &PresentedVolume| Presentation {
             volume: volume.name.clone(),
             volume_id: volume.id,
             host: name("hosts"),

@@ -2,10 +2,10 @@
 
 use crate::host::command::{self, Verdict};
 use crate::host::session::{Answer, Session};
-use crate::host::traffic::{Habits, Host, Unit};
-use crate::oracle::{Ending, Oracle};
+use crate::host::traffic::{Host, Unit, WorkloadProfile};
+use crate::oracle::{Oracle, WriteEffect};
 use crate::pattern::Value;
-use crate::stage::{Judged, Presented, Stage};
+use crate::stage::{CheckResult, PresentedVolume, Stage};
 use block::Buf;
 use iscsi::pdu::Lun;
 use model::{Backend, Name, Order, Provision, Size, VolumeId, VolumeName, VolumeSpec};
@@ -50,7 +50,7 @@ impl Stage {
         number: u16,
         bytes: u64,
         blocks: u32,
-    ) -> Judged<Presented> {
+    ) -> CheckResult<PresentedVolume> {
         let spec = self.volume_spec(pool, number, bytes, blocks);
         self.order(Order::CreateVolume(spec.clone())).await?;
         Ok(self.presented(&spec, number))
@@ -77,12 +77,12 @@ impl Stage {
     }
 
     /// Returns the volume of `spec` as hosts will access it; all of its blocks are zeros.
-    pub(crate) fn presented(&self, spec: &VolumeSpec, number: u16) -> Presented {
+    pub(crate) fn presented(&self, spec: &VolumeSpec, number: u16) -> PresentedVolume {
         let blocks = spec.size.bytes() / u64::from(spec.block_bytes);
         let oracle = Oracle::new(&spec.name.to_string(), spec.block_bytes as usize, blocks, &self.clock);
         let mut unit = Unit::new(number, spec.block_bytes, oracle, self.hot(blocks));
         unit.thin = matches!(spec.backend, Backend::Ram | Backend::Pool { provision: Provision::Thin, .. });
-        Presented { name: spec.name.clone(), id: spec.id, unit }
+        PresentedVolume { name: spec.name.clone(), id: spec.id, unit }
     }
 
     /// Returns a few ranges for commands: the beginning, the end, and some in between.
@@ -94,13 +94,13 @@ impl Stage {
     }
 
     /// Reads every block of `units` that was ever written, and a few others, and lets the oracles judge them.
-    pub(crate) async fn check_all_blocks(&self, units: &[Unit]) -> Judged<()> {
-        let habits = Habits {
+    pub(crate) async fn check_all_blocks(&self, units: &[Unit]) -> CheckResult<()> {
+        let habits = WorkloadProfile {
             depth: 1,
             blocks: 1,
             large_bytes: 0,
             manages: false,
-            fickle: false,
+            drops_connections: false,
             media_fail: false,
             answers_within: None,
         };
@@ -126,7 +126,7 @@ impl Stage {
     }
 
     /// Checks one unit; false when the session was lost meanwhile.
-    async fn look_at(&self, host: &Host, session: &Session, unit: &Unit) -> Judged<bool> {
+    async fn look_at(&self, host: &Host, session: &Session, unit: &Unit) -> CheckResult<bool> {
         let blocks = unit.oracle.borrow().blocks();
         let capacity = ask(host, session, || command::read_capacity(unit.lun)).await?;
         let Some(capacity) = capacity else { return Ok(false) };
@@ -151,13 +151,13 @@ impl Stage {
 
 impl Stage {
     /// Unmaps all blocks of the unit, which then read as zeros. No host works meanwhile.
-    pub(crate) async fn discard_all(&self, unit: &Unit) -> Judged<()> {
-        let habits = Habits {
+    pub(crate) async fn discard_all(&self, unit: &Unit) -> CheckResult<()> {
+        let habits = WorkloadProfile {
             depth: 1,
             blocks: 1,
             large_bytes: 0,
             manages: false,
-            fickle: false,
+            drops_connections: false,
             media_fail: false,
             answers_within: None,
         };
@@ -171,7 +171,7 @@ impl Stage {
             let op = unit.oracle.borrow_mut().begin_write(&touched, Value::ZERO);
             let answer = ask(&host, &session, || command::unmap(unit.lun, std::slice::from_ref(&all))).await?;
             // A lost session leaves it unknown which blocks were unmapped.
-            let ending = if answer.is_some() { Ending::Good } else { Ending::Maybe };
+            let ending = if answer.is_some() { WriteEffect::Good } else { WriteEffect::Maybe };
             unit.oracle.borrow_mut().end_write(op, ending);
             if answer.is_some() {
                 session.logout().await;
@@ -183,10 +183,14 @@ impl Stage {
 
 /// Runs a command that can fail only through a reset by another host, and returns its data; `None` when the session was
 /// lost.
-async fn ask(host: &Host, session: &Session, command: impl Fn() -> iscsi::initiator::Command) -> Judged<Option<Buf>> {
+async fn ask(
+    host: &Host,
+    session: &Session,
+    command: impl Fn() -> iscsi::initiator::Command,
+) -> CheckResult<Option<Buf>> {
     let mut silences = 0;
     loop {
-        let mut done = match host.within_patience(session.command(command(), |_| ())).await {
+        let mut done = match host.until_abort_timeout(session.command(command(), |_| ())).await {
             Some(Answer::Completed(done)) => done,
             Some(Answer::Lost | Answer::Aborted) => return Ok(None),
             None if silences < SILENCES_MAX => {

@@ -80,7 +80,7 @@ impl Client {
         let mut portal = unit.portal;
         // Bounds the chain of redirects: two portals could refer to each other.
         for _ in 0..4 {
-            let mut client = Self::knock(unit, portal, caller)?;
+            let mut client = Self::start_login(unit, portal, caller)?;
             match client.await_full_feature()? {
                 None => {
                     client.read_capacity()?;
@@ -93,7 +93,7 @@ impl Client {
     }
 
     /// Connects and starts a login, which continues with each [`Client::turn`].
-    pub(crate) fn knock(unit: &Unit, portal: SocketAddr, caller: &Caller) -> Result<Self> {
+    pub(crate) fn start_login(unit: &Unit, portal: SocketAddr, caller: &Caller) -> Result<Self> {
         let name = |text: &str| IscsiName::parse(text).with_context(|| format!("\"{text}\" is no iSCSI name"));
         let mut login = InitiatorConfig::new(name(&caller.name())?, Some(name(&unit.iqn)?));
         let [high, low] = caller.number.to_be_bytes();
@@ -309,7 +309,7 @@ pub(crate) fn ensure_good(completion: &Completion) -> Result<()> {
 }
 
 fn sense_key(completion: &Completion) -> Option<u8> {
-    scsi::Sensed::parse(&completion.sense).map(|sensed| sensed.key)
+    scsi::ParsedSense::parse(&completion.sense).map(|sensed| sensed.key)
 }
 
 fn transfer_cdb(opcode: u8, lba: u64, blocks: u32) -> [u8; 16] {

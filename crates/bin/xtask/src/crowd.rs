@@ -5,21 +5,21 @@
 //! clients' core.
 
 mod attack;
-mod bystander;
-mod guests;
-mod hall;
+mod crowd_sessions;
+mod load_setup;
+mod silent_portal;
 mod steady;
 
 use crate::client::Client;
 use anyhow::{Context, Result, anyhow};
 use attack::Attack;
-use bystander::Bystander;
 use clap::Args;
-use guests::CrowdSessions;
-use hall::LoadSetup;
+use crowd_sessions::CrowdSessions;
 use lab::meter::{resident_kib, stay_on};
 use lab::target::Target;
+use load_setup::LoadSetup;
 use rustix::process::{Resource, getrlimit, setrlimit};
+use silent_portal::SilentPortal;
 use std::thread;
 use std::time::{Duration, Instant};
 use steady::Rate;
@@ -97,11 +97,11 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     println!("memory         {} MiB before, {each:.1} KiB for each session", before >> 10);
     let crowded = steady::measure(&mut steady, span).context("in the crowd")?;
     let pages_open = !options.many || hall.show_pages(&mut steady)?;
-    let bystander = Bystander::stand(hall.unit(FIRST_STEADY)?)?;
+    let bystander = SilentPortal::start(hall.unit(FIRST_STEADY)?)?;
     let elsewhere = Attack::begin(&bystander.unit);
     let beside = steady::measure(&mut steady, span).context("beside an attack on somebody else")?;
     elsewhere.end()?;
-    bystander.leave();
+    bystander.stop();
     let attack = Attack::begin(hall.unit(FIRST_STEADY)?);
     let share_of = |rate: &Rate| rate.per_second / alone.per_second;
     let mut attacked = steady::measure(&mut steady, span).context("under attack")?;
@@ -133,7 +133,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         attacked.per_second / beside.per_second,
         attacked.p99.as_secs_f64() / beside.p99.as_secs_f64()
     );
-    let all_live = guests.leave()?;
+    let all_live = guests.log_out()?;
     println!("sessions       {all_live} of {} live; {served} commands of theirs ended with GOOD", options.guests());
     let log_lines = hall.product.log_lines()?;
     println!("log            {log_lines} lines");
@@ -152,7 +152,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
 /// Logs in the crowd, while `waiting` answer the requests of the target.
 fn welcome(hall: &LoadSetup, numbers: &[u16], waiting: &mut [Client]) -> Result<CrowdSessions> {
     thread::scope(|scope| {
-        let welcome = scope.spawn(|| CrowdSessions::welcome(hall, numbers));
+        let welcome = scope.spawn(|| CrowdSessions::log_in_all(hall, numbers));
         Client::attend(waiting, LOOK, || Ok(welcome.is_finished()))?;
         welcome.join().map_err(|_| anyhow!("the crowd panicked"))?
     })

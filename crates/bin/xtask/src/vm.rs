@@ -5,11 +5,11 @@
 //! target. Scripts and results are exchanged on a 9p share.
 
 mod absent;
-mod asks;
 mod guest;
 pub(crate) mod image;
 pub(crate) mod mirror;
 mod remote;
+mod requests;
 mod scenario;
 
 use crate::workspace;

@@ -5,7 +5,7 @@ use crate::message::{Message, MessageAlert};
 use crate::receiver::Receiver;
 use crate::request::{NewReceiver, NewSilence, SetReceiver};
 use crate::send;
-use control::{Control, Wanted, now};
+use control::{Control, EventFilter, now};
 use model::{
     AlertReport, EventSeverity, Name, Problem, ReceiverReport, ReceiverTest, Refusal, Severity, SilenceReport, Subject,
     SubjectKind, code, event,
@@ -40,7 +40,7 @@ pub struct Alerts {
     control: Arc<Control>,
     receivers: Mutex<Arc<StoredReceivers>>,
     book: Mutex<Books>,
-    tellers: Mutex<BTreeMap<Name, AbortHandle>>,
+    delivery_tasks: Mutex<BTreeMap<Name, AbortHandle>>,
     delivered: Mutex<BTreeMap<(Name, bool), u64>>,
 }
 
@@ -71,7 +71,13 @@ impl Alerts {
         // `kept` is the state that was stored last; a change is written only if it differs.
         let books = Books { now: book.clone(), kept: book };
         let (tellers, delivered) = Default::default();
-        Ok(Self { control, receivers: Mutex::new(Arc::new(receivers)), book: Mutex::new(books), tellers, delivered })
+        Ok(Self {
+            control,
+            receivers: Mutex::new(Arc::new(receivers)),
+            book: Mutex::new(books),
+            delivery_tasks: tellers,
+            delivered,
+        })
     }
 
     /// Evaluates conditions and sends messages until this future is dropped.
@@ -82,7 +88,7 @@ impl Alerts {
             self.start_delivery(name);
         }
         loop {
-            match self.look().await {
+            match self.evaluate().await {
                 // The data plane is gone, as at the end of the daemon; any other error is retried.
                 Err(refusal) if refusal.code == code::ENGINE_GONE => return,
                 Err(refusal) => tracing::warn!(%refusal, "the active alerts could not be evaluated"),
@@ -92,10 +98,13 @@ impl Alerts {
         }
     }
 
-    async fn look(&self) -> Result<(), Refusal> {
+    async fn evaluate(&self) -> Result<(), Refusal> {
         let found = self.control.status.conditions().await?;
-        let events =
-            self.control.steward.events(Wanted { since: Some(Book::events_since(now())), ..Wanted::default() }).await;
+        let events = self
+            .control
+            .reconciler
+            .events(EventFilter { since: Some(Book::events_since(now())), ..EventFilter::default() })
+            .await;
         let state = self.control.core.state();
         let receivers = self.receivers();
         let is_there = |alert: &Alert| {
@@ -111,8 +120,8 @@ impl Alerts {
         };
         // In one change: the state is written at most once per round.
         self.change(|book| {
-            book.hear(&events, now());
-            book.look(&found, now());
+            book.apply_events(&events, now());
+            book.apply_conditions(&found, now());
             book.drop_subjects(is_there, now());
             book.forget(now());
         });
@@ -123,7 +132,7 @@ impl Alerts {
     ///
     /// *Errors*: the data plane is gone.
     pub async fn active_now(&self) -> Result<Vec<AlertReport>, Refusal> {
-        self.look().await?;
+        self.evaluate().await?;
         Ok(self.active())
     }
 
@@ -132,7 +141,7 @@ impl Alerts {
         let books = self.book();
         let report = |(number, alert): (u64, &Alert)| AlertReport {
             facts: alert.facts(number),
-            told: alert.told(),
+            notified: alert.notified(),
             silenced: books.now.silenced(alert, now()),
         };
         let mut active: Vec<AlertReport> = books.now.active().map(report).collect();
@@ -168,7 +177,7 @@ impl Alerts {
     ///
     /// *Errors*: invalid settings, the name is taken, or it could not be stored.
     pub fn add(self: &Arc<Self>, new: NewReceiver) -> Result<ReceiverReport, Refusal> {
-        let NewReceiver { name, how } = new;
+        let NewReceiver { name, settings: how } = new;
         let receiver = Receiver::new(&name, how, self.control.core.settings().node.as_str())?;
         self.edit(|receivers| {
             if receivers.contains_key(&name) {
@@ -221,14 +230,14 @@ impl Alerts {
             Refusal::new(code::ALERT_UNKNOWN, message, "see blockyard alert active")
         })?;
         // An alert with a condition that is evaluated would be raised again in the next round.
-        if !report.facts.waits_for_you {
+        if !report.facts.requires_acknowledgment {
             let message = format!("alert {number} clears by itself and needs no acknowledgement");
             let hint = format!("{}; or silence it with blockyard alert silence", report.facts.action);
             return Err(Refusal::new(code::ALERT_STANDS, message, hint));
         }
         let facts = &report.facts;
-        if control::stands(facts.code) {
-            let sentence = format!("acknowledged by an operator: {}", facts.sentence);
+        if control::is_standing(facts.code) {
+            let sentence = format!("acknowledged by an operator: {}", facts.message);
             self.control.core.raise(event::ACKNOWLEDGED, facts.subject.clone(), sentence);
         }
         self.change(|book| book.end(number, now()));
@@ -246,7 +255,7 @@ impl Alerts {
 
     /// Stops the task of a removed receiver and deletes its delivery state.
     pub(crate) fn forget(&self, name: &Name) {
-        if let Some(teller) = self.tellers().remove(name) {
+        if let Some(teller) = self.lock_delivery_tasks().remove(name) {
             teller.abort();
         }
         self.delivered.lock().unwrap_or_else(PoisonError::into_inner).retain(|(receiver, _), _| receiver != name);
@@ -275,7 +284,7 @@ impl Alerts {
                 "correct it with blockyard alert set, or check the mail server or webhook",
             )
         };
-        sent.map(|said| ReceiverTest { said }).map_err(away)
+        sent.map(|said| ReceiverTest { response: said }).map_err(away)
     }
 
     /// Returns the active silences.
@@ -283,7 +292,7 @@ impl Alerts {
         let books = self.book();
         // Expired silences stay in the book until the next round.
         let is_on = |(_, until): &(&String, &model::Timestamp)| **until > now();
-        let report = |(what, &until): (&String, &model::Timestamp)| SilenceReport { what: what.clone(), until };
+        let report = |(what, &until): (&String, &model::Timestamp)| SilenceReport { matcher: what.clone(), until };
         books.now.silences.iter().filter(is_on).map(report).collect()
     }
 
@@ -291,7 +300,7 @@ impl Alerts {
     ///
     /// *Errors*: it is neither a code nor a subject, or there are too many silences.
     pub fn silence(&self, new: NewSilence) -> Result<SilenceReport, Refusal> {
-        let NewSilence { what, lasts } = new;
+        let NewSilence { matcher: what, lasts } = new;
         let is_code = what.parse::<model::EventCode>().is_ok();
         let kinds = ["disk", "pool", "volume", "host", "portal", "node", "receiver"];
         let subject = what.split_once(' ').filter(|(kind, name)| kinds.contains(kind) && !name.trim().is_empty());
@@ -308,7 +317,7 @@ impl Alerts {
         self.change(|book| {
             book.silences.insert(what.clone(), until);
         });
-        Ok(SilenceReport { what, until })
+        Ok(SilenceReport { matcher: what, until })
     }
 
     /// Ends a silence.
@@ -324,7 +333,7 @@ impl Alerts {
     }
 
     /// Sends due messages to one receiver until it is removed.
-    async fn tell(self: Arc<Self>, name: Name) {
+    async fn run_delivery(self: Arc<Self>, name: Name) {
         let mut failures: usize = 0;
         loop {
             let Ok(receiver) = self.find(&name) else { return };
@@ -335,7 +344,7 @@ impl Alerts {
             let sent = send::send(&name, &receiver, &message).await;
             // Recorded after delivery: a crash in between sends the message again, with the same ID, rather than never.
             if sent.is_ok() {
-                self.change(|book| book.note_told(&name, &due, now()));
+                self.change(|book| book.note_delivered(&name, &due, now()));
                 failures = 0;
             }
             self.conclude(&name, &sent);
@@ -355,7 +364,7 @@ impl Alerts {
         }
         // Before the first attempt: an alert that ends while the receiver is unreachable must still be reported as
         // resolved.
-        self.change(|book| book.try_to_tell(&wanted, &due, now()));
+        self.change(|book| book.note_attempt(&wanted, &due, now()));
         let books = self.book();
         let told: Vec<(State, MessageAlert)> = due
             .iter()
@@ -394,9 +403,9 @@ impl Alerts {
     }
 
     pub(crate) fn start_delivery(self: &Arc<Self>, name: &Name) {
-        let teller = tokio::spawn(self.clone().tell(name.clone()));
+        let teller = tokio::spawn(self.clone().run_delivery(name.clone()));
         // A task with the old settings may be in its back-off: it is replaced.
-        if let Some(before) = self.tellers().insert(name.clone(), teller.abort_handle()) {
+        if let Some(before) = self.lock_delivery_tasks().insert(name.clone(), teller.abort_handle()) {
             before.abort();
         }
     }
@@ -445,8 +454,8 @@ impl Alerts {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tellers(&self) -> MutexGuard<'_, BTreeMap<Name, AbortHandle>> {
-        self.tellers.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_delivery_tasks(&self) -> MutexGuard<'_, BTreeMap<Name, AbortHandle>> {
+        self.delivery_tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -455,7 +464,7 @@ struct DeliveryTasks(Arc<Alerts>);
 
 impl Drop for DeliveryTasks {
     fn drop(&mut self) {
-        std::mem::take(&mut *self.0.tellers()).values().for_each(AbortHandle::abort);
+        std::mem::take(&mut *self.0.lock_delivery_tasks()).values().for_each(AbortHandle::abort);
     }
 }
 

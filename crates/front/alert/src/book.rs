@@ -63,7 +63,8 @@ pub struct Alert {
     /// Number of returns soon after it had ended.
     again: u32,
     /// Last report to each receiver.
-    told: BTreeMap<Name, SentReport>,
+    #[serde(alias = "told")]
+    notified: BTreeMap<Name, SentReport>,
 }
 
 /// Method that determines the end of an alert.
@@ -135,15 +136,15 @@ impl Book {
     }
 
     /// Applies the evaluated conditions. An alert whose condition no longer holds ends, unless its state is unknown.
-    pub(crate) fn look(&mut self, found: &Conditions, now: Timestamp) {
-        for condition in &found.there {
+    pub(crate) fn apply_conditions(&mut self, found: &Conditions, now: Timestamp) {
+        for condition in &found.active {
             self.raise(Occurrence::of(condition), EndedBy::Looked, 0, now);
         }
         // An alert whose condition could not be evaluated stays.
         let is_there = |alert: &Alert| {
             let key = |topic, subject: &Subject| topic == alert.topic && *subject == alert.subject;
-            found.there.iter().any(|it| key(it.topic, &it.subject))
-                || found.unsure.iter().any(|(topic, subject)| key(*topic, subject))
+            found.active.iter().any(|it| key(it.topic, &it.subject))
+                || found.indeterminate.iter().any(|(topic, subject)| key(*topic, subject))
         };
         for alert in self.alerts.values_mut().filter(|alert| alert.how == EndedBy::Looked && alert.ended.is_none()) {
             if !is_there(alert) {
@@ -154,19 +155,19 @@ impl Book {
 
     /// Applies events, oldest first, ignoring repetitions that were processed before. Before the first round no event
     /// is new.
-    pub(crate) fn hear(&mut self, events: &[Event], now: Timestamp) {
+    pub(crate) fn apply_events(&mut self, events: &[Event], now: Timestamp) {
         let latest = events.last().map_or(0, |event| event.number);
         // Without a cursor (first start) the whole log counts as known.
         let cursor = *self.cursor.get_or_insert(latest);
         for event in events {
-            let before = self.counted.insert(event.number, event.times);
+            let before = self.counted.insert(event.number, event.count);
             let fresh = match before {
-                Some(before) => event.times.saturating_sub(before),
-                None if event.number > cursor => event.times,
+                Some(before) => event.count.saturating_sub(before),
+                None if event.number > cursor => event.count,
                 None => 0,
             };
             if fresh > 0 {
-                self.hear_one(event, fresh, now);
+                self.apply_event(event, fresh, now);
             }
         }
         let oldest = events.first().map_or(0, |event| event.number);
@@ -175,10 +176,10 @@ impl Book {
         self.cursor = Some(latest.max(cursor));
     }
 
-    fn hear_one(&mut self, event: &Event, fresh: u64, now: Timestamp) {
+    fn apply_event(&mut self, event: &Event, fresh: u64, now: Timestamp) {
         match rule::of(event.code) {
             Rule::Passing => {}
-            Rule::Often(times) if event.times >= times => {}
+            Rule::Often(times) if event.count >= times => {}
             Rule::Often(_) | Rule::Not => return,
         }
         let news = Occurrence {
@@ -186,7 +187,7 @@ impl Book {
             code: event.code,
             subject: event.subject.clone(),
             severity: event.severity,
-            sentence: event.sentence.clone(),
+            sentence: event.message.clone(),
             action: String::new(),
             details: Vec::new(),
         };
@@ -207,7 +208,7 @@ impl Book {
                 alert.times += times.max(1);
                 (alert.since, alert.changed) = (now, now);
                 // Receivers that have received the end are notified again; for the others the alert has never ended.
-                alert.told.retain(|_, told| !told.is_over);
+                alert.notified.retain(|_, told| !told.is_over);
             } else {
                 alert.times += times;
             }
@@ -240,7 +241,7 @@ impl Book {
                 ended,
                 changed,
                 again,
-                told,
+                notified: told,
             },
         );
     }
@@ -280,7 +281,7 @@ impl Book {
             (_, None) => true,
             (_, Some(ended)) => {
                 // A receiver that knows of the alert, but not of its end, may be unreachable for days.
-                let is_waited_for = alert.told.values().any(|told| !told.is_over);
+                let is_waited_for = alert.notified.values().any(|told| !told.is_over);
                 now.apart(ended) <= AGAIN || is_waited_for && now.apart(ended) <= KEPT
             }
         });
@@ -297,7 +298,7 @@ impl Book {
     pub(crate) fn forget_receiver(&mut self, receiver: &Name) {
         self.fares.remove(receiver);
         for alert in self.alerts.values_mut() {
-            alert.told.remove(receiver);
+            alert.notified.remove(receiver);
         }
     }
 
@@ -323,12 +324,24 @@ impl Alert {
     pub fn facts(&self, number: u64) -> AlertFacts {
         let Self { code, severity, subject, sentence, action, details, since, last, times, .. } = self.clone();
         let waits_for_you = self.how == EndedBy::Passing || control::waits_for_operator(code);
-        AlertFacts { number, code, severity, subject, sentence, action, details, since, last, times, waits_for_you }
+        AlertFacts {
+            number,
+            code,
+            severity,
+            subject,
+            message: sentence,
+            action,
+            details,
+            since,
+            last,
+            count: times,
+            requires_acknowledgment: waits_for_you,
+        }
     }
 
     /// Receivers that were notified.
-    pub fn told(&self) -> Vec<Name> {
-        self.told.iter().filter(|(_, told)| told.is_known).map(|(name, _)| name.clone()).collect()
+    pub fn notified(&self) -> Vec<Name> {
+        self.notified.iter().filter(|(_, told)| told.is_known).map(|(name, _)| name.clone()).collect()
     }
 }
 

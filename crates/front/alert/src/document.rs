@@ -2,7 +2,7 @@
 
 use crate::alerts::{Alerts, StoredReceivers};
 use crate::receiver::Receiver;
-use control::config::{Pending, ReceiverEntry, Step, StepKind, changes};
+use control::config::{ProvisionalChange, ReceiverEntry, Step, StepKind, changes};
 use model::{MailTls, Name, ReceiverTrust, ReceiverWay, Refusal, WebhookForm};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ impl Alerts {
     /// Applies the section. The result either confirms the change or reverts it.
     ///
     /// *Errors*: those of [`Alerts::plan`], or it could not be stored; nothing has changed then.
-    pub fn commit(self: &Arc<Self>, section: &Section, prune: bool) -> Result<Box<dyn Pending>, Refusal> {
+    pub fn commit(self: &Arc<Self>, section: &Section, prune: bool) -> Result<Box<dyn ProvisionalChange>, Refusal> {
         let node = self.node();
         let mut before = StoredReceivers::new();
         self.edit(|receivers| {
@@ -60,8 +60,8 @@ struct Changed {
     changed: Vec<Name>,
 }
 
-impl Pending for Changed {
-    fn keep(self: Box<Self>) {
+impl ProvisionalChange for Changed {
+    fn finalize(self: Box<Self>) {
         let now = self.alerts.receivers();
         for name in &self.changed {
             if now.contains_key(name) {
@@ -72,7 +72,7 @@ impl Pending for Changed {
         }
     }
 
-    fn take_back(self: Box<Self>) -> Result<(), Refusal> {
+    fn roll_back(self: Box<Self>) -> Result<(), Refusal> {
         let Self { alerts, before, changed } = *self;
         alerts.edit(|receivers| {
             for name in &changed {
@@ -113,7 +113,7 @@ fn steps(before: &StoredReceivers, after: &StoredReceivers, node: &str) -> Vec<S
     let names: BTreeSet<&Name> = before.keys().chain(after.keys()).collect();
     let step = |name: &Name| {
         let (kind, change) = match (before.get(name), after.get(name)) {
-            (None, Some(is)) => (StepKind::Make, is.said()),
+            (None, Some(is)) => (StepKind::Create, is.said()),
             (Some(_), None) => (StepKind::Remove, String::new()),
             (Some(was), Some(is)) if was != is => (StepKind::Change, difference(was, is, node)),
             _ => return None,
@@ -126,7 +126,7 @@ fn steps(before: &StoredReceivers, after: &StoredReceivers, node: &str) -> Vec<S
 fn difference(was: &Receiver, is: &Receiver, node: &str) -> String {
     let settings = changes(&settings(&was.entry(node)), &settings(&is.entry(node)));
     // Secrets are never shown, only that they differ.
-    let proof = (was.proof != is.proof).then(|| "credentials".to_owned());
+    let proof = (was.credential != is.credential).then(|| "credentials".to_owned());
     settings.into_iter().chain(proof).collect::<Vec<_>>().join(", ")
 }
 
@@ -140,9 +140,9 @@ fn settings(entry: &ReceiverEntry) -> [(&'static str, String); 11] {
         ("tls", entry.tls.unwrap_or_default().to_string()),
         ("user", text(&entry.user)),
         ("url", text(&entry.url)),
-        ("form", entry.form.unwrap_or_default().to_string()),
+        ("format", entry.format.unwrap_or_default().to_string()),
         ("authorities", entry.pin.clone().or_else(|| entry.ca_file.clone()).unwrap_or_else(|| "system CAs".to_owned())),
-        ("least", entry.least.unwrap_or(crate::receiver::LEAST).as_str().to_owned()),
+        ("min_severity", entry.min_severity.unwrap_or(crate::receiver::LEAST).as_str().to_owned()),
         ("gather", span(entry.gather)),
         ("remind", span(entry.remind)),
     ]
@@ -154,12 +154,12 @@ impl Receiver {
         use crate::receiver::{GATHER, LEAST, REMIND, usual_sender};
         let mut entry = ReceiverEntry {
             // Values equal to the default are omitted.
-            least: (self.least != LEAST).then_some(self.least),
+            min_severity: (self.min_severity != LEAST).then_some(self.min_severity),
             gather: (self.gather != GATHER).then_some(self.gather),
             remind: (self.remind != REMIND).then_some(self.remind),
             ..ReceiverEntry::default()
         };
-        match &self.way {
+        match &self.delivery {
             ReceiverWay::Mail { to, from, smtp, tls, user } => {
                 entry.to.clone_from(to);
                 entry.from = (*from != usual_sender(node)).then(|| from.clone());
@@ -167,10 +167,10 @@ impl Receiver {
                 entry.tls = (*tls != MailTls::default()).then_some(*tls);
                 entry.user.clone_from(user);
             }
-            ReceiverWay::Webhook { url, form } => {
+            ReceiverWay::Webhook { url, format: form } => {
                 entry.url = Some(url.clone());
-                entry.form = (*form != WebhookForm::default()).then_some(*form);
-                entry.signed = self.proof.is_some();
+                entry.format = (*form != WebhookForm::default()).then_some(*form);
+                entry.signed = self.credential.is_some();
             }
         }
         match &self.trust {
@@ -182,9 +182,9 @@ impl Receiver {
     }
 
     fn said(&self) -> String {
-        match &self.way {
+        match &self.delivery {
             ReceiverWay::Mail { to, smtp, tls, .. } => format!("mail to {} through {smtp} ({tls})", to.join(", ")),
-            ReceiverWay::Webhook { url, form } => format!("{form} webhook {url}"),
+            ReceiverWay::Webhook { url, format: form } => format!("{form} webhook {url}"),
         }
     }
 }

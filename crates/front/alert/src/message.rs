@@ -94,7 +94,7 @@ impl Message {
         let title = alerts.first().map_or_else(String::new, |first| {
             let over = if first.is_over() { "resolved: " } else { "" };
             let rest = if count > 1 { format!(" (and {} more)", count - 1) } else { String::new() };
-            format!("{over}{}{rest}", first.facts.sentence)
+            format!("{over}{}{rest}", first.facts.message)
         });
         // After title and ID, which cover all alerts.
         alerts.truncate(ALERTS_MAX);
@@ -149,15 +149,15 @@ impl Message {
             let head = if told.is_over() { "RESOLVED".to_owned() } else { told.facts.severity.as_str().to_uppercase() };
             let state =
                 if matches!(told.state, "worse" | "still") { format!(" ({})", told.state) } else { String::new() };
-            let _ = writeln!(text, "{head}{state}: {}", told.facts.sentence);
+            let _ = writeln!(text, "{head}{state}: {}", told.facts.message);
             for detail in &told.facts.details {
                 let _ = writeln!(text, "    {detail}");
             }
             if !told.facts.action.is_empty() && !told.is_over() {
                 let _ = writeln!(text, "    What to do: {}", told.facts.action);
             }
-            let times = if told.facts.times > 1 {
-                format!(", {} times, last {}", told.facts.times, told.facts.last)
+            let times = if told.facts.count > 1 {
+                format!(", {} times, last {}", told.facts.count, told.facts.last)
             } else {
                 String::new()
             };
@@ -192,13 +192,13 @@ mod tests {
             code: event::POOL_FULL,
             severity,
             subject: Subject::new(SubjectKind::Pool, &"tank"),
-            sentence: sentence.to_owned(),
+            message: sentence.to_owned(),
             action: String::new(),
             details: Vec::new(),
             since,
             last,
-            times: 1,
-            waits_for_you: false,
+            count: 1,
+            requires_acknowledgment: false,
         };
         MessageAlert { state: state.as_str(), facts, resolved: (state == State::Resolved).then_some(since) }
     }

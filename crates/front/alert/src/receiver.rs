@@ -32,23 +32,26 @@ const TEXT_MAX: usize = 2048;
 /// Receiver as stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Receiver {
-    pub way: ReceiverWay,
+    #[serde(alias = "way")]
+    pub delivery: ReceiverWay,
     pub trust: ReceiverTrust,
-    pub least: EventSeverity,
+    #[serde(alias = "least")]
+    pub min_severity: EventSeverity,
     pub gather: Span,
     pub remind: Span,
     /// Password for the mail server, or key for the signature of webhook requests.
-    pub proof: Option<Proof>,
+    #[serde(alias = "proof")]
+    pub credential: Option<DeliveryCredential>,
 }
 
 /// Password, or key for the signature of messages. The control plane encrypts fields named `secret`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Proof {
+pub(crate) struct DeliveryCredential {
     #[serde(with = "control::secret_hex")]
     secret: Secret,
 }
 
-impl Proof {
+impl DeliveryCredential {
     /// Bytes of the credential.
     pub(crate) fn bytes(&self) -> &[u8] {
         self.secret.expose()
@@ -69,7 +72,7 @@ impl Receiver {
                 tls: MailTls::default(),
                 user: None,
             },
-            (None, Some(_)) => ReceiverWay::Webhook { url: String::new(), form: WebhookForm::default() },
+            (None, Some(_)) => ReceiverWay::Webhook { url: String::new(), format: WebhookForm::default() },
             (None, None) if is_mail => {
                 let message = format!("receiver {name} has no mail server");
                 let hint = "give the mail server: --smtp HOST, or smtp in a document";
@@ -85,7 +88,8 @@ impl Receiver {
             }
         };
         let (trust, least) = (ReceiverTrust::System, LEAST);
-        Self { way, trust, least, gather: GATHER, remind: REMIND, proof: None }.changed(how)
+        Self { delivery: way, trust, min_severity: least, gather: GATHER, remind: REMIND, credential: None }
+            .changed(how)
     }
 
     /// Creates a receiver from a document. Omitted settings get their defaults, except for the secret, which is kept.
@@ -107,29 +111,29 @@ impl Receiver {
             tls: is_mail.then(|| entry.tls.unwrap_or_default()),
             user: entry.user.or_else(|| is_mail.then(String::new)),
             password: entry.password,
-            form: entry.form.or_else(|| entry.url.is_some().then(WebhookForm::default)),
+            format: entry.format.or_else(|| entry.url.is_some().then(WebhookForm::default)),
             url: entry.url,
             secret: entry.secret,
             ca_file: entry.ca_file.or_else(|| entry.pin.is_none().then(String::new)),
             pin: entry.pin,
-            least: Some(entry.least.unwrap_or(LEAST)),
+            min_severity: Some(entry.min_severity.unwrap_or(LEAST)),
             gather: Some(entry.gather.unwrap_or(GATHER)),
             remind: Some(entry.remind.unwrap_or(REMIND)),
         };
         // A receiver that changes between mail and webhook is a new one.
-        let same_way = |known: &&Self| matches!(known.way, ReceiverWay::Mail { .. }) == how.smtp.is_some();
+        let same_way = |known: &&Self| matches!(known.delivery, ReceiverWay::Mail { .. }) == how.smtp.is_some();
         let receiver = match known.filter(same_way).filter(|_| how.smtp.is_some() != how.url.is_some()) {
             None => Self::new(name, how, node)?,
             Some(known) => {
                 let mut known = known.clone();
                 // Without a user a stored password has no meaning.
                 if is_mail && how.user.as_ref().is_some_and(String::is_empty) {
-                    known.proof = None;
+                    known.credential = None;
                 }
                 known.changed(how)?
             }
         };
-        if entry.signed && receiver.proof.is_none() {
+        if entry.signed && receiver.credential.is_none() {
             let message = "its messages are signed, but no signing secret is stored here";
             return Err(Refusal::new(code::VALUE_MISSING, message, "give secret or secret_file, or remove signed"));
         }
@@ -141,9 +145,23 @@ impl Receiver {
     /// *Errors*: invalid settings.
     pub(crate) fn changed(mut self, how: SetReceiver) -> Result<Self, Refusal> {
         let before = self.destination();
-        let SetReceiver { to, from, smtp, tls, user, password, url, form, secret, ca_file, pin, least, gather, remind } =
-            how;
-        let proof = match &mut self.way {
+        let SetReceiver {
+            to,
+            from,
+            smtp,
+            tls,
+            user,
+            password,
+            url,
+            format: form,
+            secret,
+            ca_file,
+            pin,
+            min_severity: least,
+            gather,
+            remind,
+        } = how;
+        let proof = match &mut self.delivery {
             ReceiverWay::Mail { to: old_to, from: old_from, smtp: old_smtp, tls: old_tls, user: old_user } => {
                 if url.is_some() || form.is_some() || secret.is_some() {
                     return Err(Refusal::new(
@@ -161,9 +179,9 @@ impl Receiver {
                 if user.is_some() {
                     *old_user = user.filter(|user| !user.is_empty());
                 }
-                password.map(|password| password_of(password).map(|secret| Proof { secret }))
+                password.map(|password| password_of(password).map(|secret| DeliveryCredential { secret }))
             }
-            ReceiverWay::Webhook { url: old_url, form: old_form } => {
+            ReceiverWay::Webhook { url: old_url, format: old_form } => {
                 let of_mail = to.is_some() || from.is_some() || smtp.is_some() || tls.is_some();
                 if of_mail || user.is_some() || password.is_some() {
                     return Err(Refusal::new(
@@ -174,15 +192,15 @@ impl Receiver {
                 }
                 set(old_url, url);
                 set(old_form, form);
-                secret.map(|secret| secret.secret().map(|secret| Proof { secret }))
+                secret.map(|secret| secret.secret().map(|secret| DeliveryCredential { secret }))
             }
         };
         // A stored credential must not be used for a server that it was not given for.
-        if before != self.destination() && self.proof.is_some() && proof.is_none() {
+        if before != self.destination() && self.credential.is_some() && proof.is_none() {
             let message = "the server has changed, and the stored credentials would be sent to another server";
             return Err(Refusal::new(code::VALUE_MISSING, message, "give its password or secret again"));
         }
-        self.proof = proof.transpose()?.or(self.proof);
+        self.credential = proof.transpose()?.or(self.credential);
         self.trust = match (pin, ca_file) {
             (Some(_), Some(path)) if !path.is_empty() => {
                 return Err(Refusal::new(
@@ -197,7 +215,7 @@ impl Receiver {
             (None, Some(path)) => ReceiverTrust::CaFile { path },
             (None, None) => self.trust,
         };
-        set(&mut self.least, least);
+        set(&mut self.min_severity, least);
         set(&mut self.gather, gather);
         set(&mut self.remind, remind);
         self.admit()?;
@@ -206,7 +224,7 @@ impl Receiver {
 
     /// Server that the credential is meant for.
     fn destination(&self) -> String {
-        match &self.way {
+        match &self.delivery {
             ReceiverWay::Mail { smtp, .. } => smtp.clone(),
             ReceiverWay::Webhook { url, .. } => {
                 url.parse::<Uri>().ok().and_then(|url| url.authority().map(ToString::to_string)).unwrap_or_default()
@@ -229,7 +247,7 @@ impl Receiver {
                 "write 1min or more, or 0s for never",
             ));
         }
-        match &self.way {
+        match &self.delivery {
             ReceiverWay::Mail { to, from, smtp, tls, user } => {
                 if to.is_empty() || to.len() > TO_MAX {
                     return Err(Refusal::new(
@@ -239,7 +257,7 @@ impl Receiver {
                     ));
                 }
                 to.iter().chain([from]).try_for_each(|address| admit_address(address))?;
-                if user.is_some() != self.proof.is_some() {
+                if user.is_some() != self.credential.is_some() {
                     return Err(Refusal::new(
                         code::VALUE_MISSING,
                         "user and password must be given together",
@@ -276,15 +294,27 @@ impl Receiver {
 
     /// Notification settings.
     pub(crate) fn due<'a>(&self, receiver: &'a Name) -> Due<'a> {
-        Due { receiver, least: self.least, gather: self.gather.seconds(), remind: self.remind.seconds() }
+        Due { receiver, least: self.min_severity, gather: self.gather.seconds(), remind: self.remind.seconds() }
     }
 
     /// Report without the credential.
     pub(crate) fn report(&self, name: &Name, fare: &DeliveryStatus) -> ReceiverReport {
-        let Self { way, trust, least, gather, remind, proof } = self.clone();
+        let Self { delivery: way, trust, min_severity: least, gather, remind, credential: proof } = self.clone();
         let DeliveryStatus { succeeded, failed, why, is_away } = fare.clone();
         let (name, has_secret) = (name.clone(), proof.is_some());
-        ReceiverReport { name, way, trust, least, gather, remind, has_secret, succeeded, failed, why, is_away }
+        ReceiverReport {
+            name,
+            delivery: way,
+            trust,
+            min_severity: least,
+            gather,
+            remind,
+            has_secret,
+            last_success: succeeded,
+            last_failure: failed,
+            error: why,
+            is_failing: is_away,
+        }
     }
 }
 

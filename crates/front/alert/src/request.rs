@@ -14,7 +14,8 @@ pub struct NewReceiver {
     pub name: Name,
     /// Settings of the receiver.
     #[serde(default)]
-    pub how: SetReceiver,
+    #[serde(alias = "how")]
+    pub settings: SetReceiver,
 }
 
 /// Change the settings of an alert receiver. Omitted settings keep their values.
@@ -36,7 +37,8 @@ pub struct SetReceiver {
     /// URL of the webhook: `https://…`; `http://` only for the node itself.
     pub url: Option<String>,
     /// Format of the webhook request. Default: `generic`.
-    pub form: Option<WebhookForm>,
+    #[serde(alias = "form")]
+    pub format: Option<WebhookForm>,
     /// Key for the signature of webhook requests.
     pub secret: Option<SecretText>,
     /// File on the node with trusted certificate authorities; empty for those of the system.
@@ -44,7 +46,8 @@ pub struct SetReceiver {
     /// Pin of the server's certificate key: trusted whatever the certificate says.
     pub pin: Option<String>,
     /// Minimum severity. Default: `warning`.
-    pub least: Option<EventSeverity>,
+    #[serde(alias = "least")]
+    pub min_severity: Option<EventSeverity>,
     /// Time for which alerts are gathered into one message. Default: 10 seconds.
     pub gather: Option<Span>,
     /// Interval of reminders while an alert is active. Default: one day; zero disables them.
@@ -56,7 +59,8 @@ pub struct SetReceiver {
 #[serde(deny_unknown_fields)]
 pub struct NewSilence {
     /// Event code such as `BY-E302`, or subject such as `pool tank`.
-    pub what: String,
+    #[serde(alias = "what")]
+    pub matcher: String,
     /// Duration of the silence.
     #[serde(rename = "for")]
     pub lasts: Span,
@@ -67,7 +71,8 @@ pub struct NewSilence {
 #[serde(deny_unknown_fields)]
 pub struct OldSilence {
     /// Silenced code or subject.
-    pub what: String,
+    #[serde(alias = "what")]
+    pub matcher: String,
 }
 
 /// Number of an alert, in a path.

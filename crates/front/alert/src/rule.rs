@@ -60,7 +60,7 @@ pub(crate) fn of(code: EventCode) -> Rule {
         | event::LOG_GIVEN_UP => Rule::Not,
         event::LOGIN_REFUSED => Rule::Often(10),
         // Conditions that stand until they are acknowledged are evaluated as well.
-        other if control::stands(other) || other.severity() == EventSeverity::Info => Rule::Not,
+        other if control::is_standing(other) || other.severity() == EventSeverity::Info => Rule::Not,
         _ => Rule::Passing,
     }
 }

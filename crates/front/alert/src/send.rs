@@ -17,11 +17,11 @@ const SAID_CHARS_MAX: usize = 300;
 /// *Errors*: the reason as text.
 pub(crate) async fn send(name: &Name, receiver: &Receiver, message: &Message) -> Result<String, String> {
     let sent = async {
-        match &receiver.way {
-            ReceiverWay::Webhook { url, form } => webhook::send(receiver, url, *form, message).await,
+        match &receiver.delivery {
+            ReceiverWay::Webhook { url, format: form } => webhook::send(receiver, url, *form, message).await,
             ReceiverWay::Mail { to, from, smtp, tls, user } => {
                 let text = mail::compose(name, from, to, message);
-                let proof = receiver.proof.as_ref().map(|proof| proof.bytes());
+                let proof = receiver.credential.as_ref().map(|proof| proof.bytes());
                 let login = user.as_deref().zip(proof);
                 let trust = receiver.trust();
                 smtp::send(&smtp::Server { server: smtp, tls: *tls, trust: &trust, login }, from, to, &text).await

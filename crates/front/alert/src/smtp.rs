@@ -8,7 +8,7 @@ use model::MailTls;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
-use trust::{Line, Trust};
+use trust::{Connection, Trust};
 use zeroize::Zeroizing;
 
 use crate::receiver::split;
@@ -73,7 +73,7 @@ pub(crate) async fn send(server: &Server<'_>, from: &str, to: &[String], mail: &
 }
 
 struct SmtpConnection {
-    line: Line,
+    line: Connection,
     /// Bytes received and not yet parsed.
     rest: Vec<u8>,
 }

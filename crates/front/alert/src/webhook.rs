@@ -53,7 +53,7 @@ pub(crate) async fn send(
         let title: String = message.subject().chars().filter(|c| c.is_ascii() && !c.is_control()).collect();
         request = request.header("title", title).header("priority", priority);
     }
-    if let Some(proof) = &receiver.proof {
+    if let Some(proof) = &receiver.credential {
         request = request.header("blockyard-signature", signature(proof.bytes(), message.time.unix(), &body));
     }
     let request = request.body(Full::new(Bytes::from(body))).map_err(|error| error.to_string())?;

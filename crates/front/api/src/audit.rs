@@ -24,7 +24,7 @@ pub(crate) use forward::Forward;
 pub(crate) use record::Phase;
 pub use record::{AuditBroken, AuditCheck, AuditPage, AuditRecord};
 
-use crate::keeping::Changed;
+use crate::conditional::Changed;
 use axum::response::Response;
 use chain::Chain;
 use control::{Control, now};
@@ -38,7 +38,7 @@ use std::time::Duration;
 
 /// Refused calls of unauthenticated clients that get a record each, per hour. They must not displace the records of
 /// users.
-const STRANGERS_MAX: u64 = 200;
+const UNAUTHENTICATED_MAX: u64 = 200;
 const HOUR: u64 = 3600;
 /// Interval at which an unusable audit log is reopened.
 const AGAIN: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
@@ -75,7 +75,7 @@ struct State {
     chain: Result<Chain, Refusal>,
     /// Records that could not be written yet.
     waiting: VecDeque<AuditRecord>,
-    strangers: UnauthenticatedQuota,
+    unauthenticated: UnauthenticatedQuota,
     /// True from the first failure until everything is written.
     fails: bool,
 }
@@ -92,10 +92,10 @@ impl Audit {
     pub(crate) fn open(control: Arc<Control>) -> Self {
         let chain = Err(Refusal::new(code::AUDIT_UNUSABLE, "the audit log is not open", "try again"));
         let (waiting, strangers, fails) = Default::default();
-        let audit = Self { control, state: Mutex::new(State { chain, waiting, strangers, fails }) };
+        let audit = Self { control, state: Mutex::new(State { chain, waiting, unauthenticated: strangers, fails }) };
         // Opens the chain and writes its findings.
         let opened = audit.write_with(|_| Ok(()));
-        audit.tell(opened.err());
+        audit.report_usability(opened.err());
         audit
     }
 
@@ -134,7 +134,7 @@ impl Audit {
     pub(crate) async fn note(self: &Arc<Self>, entry: Entry, answered: Answered) {
         {
             let mut state = self.state();
-            let State { waiting, strangers, .. } = &mut *state;
+            let State { waiting, unauthenticated: strangers, .. } = &mut *state;
             // Beyond the limit such calls are only counted; the next record has their number.
             if entry.is_unauthenticated() && answered.code.is_some() && !strangers.admit(now()) {
                 return;
@@ -157,7 +157,7 @@ impl Audit {
         // File operations block, so they run on a blocking thread.
         let audit = self.clone();
         let written = blocking(move || audit.write_with(act)).await;
-        self.tell(written.as_ref().err().cloned());
+        self.report_usability(written.as_ref().err().cloned());
         written
     }
 
@@ -191,7 +191,7 @@ impl Audit {
     }
 
     /// Raises an event at each change of its usability, and shows an unusable log in the status.
-    fn tell(&self, refusal: Option<Refusal>) {
+    fn report_usability(&self, refusal: Option<Refusal>) {
         let node = Subject::new(SubjectKind::Node, &self.control.core.settings().node);
         self.state().fails = refusal.is_some();
         let Some(refusal) = refusal else {
@@ -256,7 +256,7 @@ impl UnauthenticatedQuota {
         if now.apart(self.since) >= HOUR {
             (self.since, self.recorded) = (now, 0);
         }
-        let admitted = self.recorded < STRANGERS_MAX;
+        let admitted = self.recorded < UNAUTHENTICATED_MAX;
         if admitted {
             self.recorded += 1;
         } else {

@@ -87,7 +87,7 @@ pub(crate) enum Authentication {
 
 /// Origin of a request, for rows that handle logins.
 #[derive(Clone, Debug)]
-pub(crate) struct From {
+pub(crate) struct ClientInfo {
     /// Remote address.
     pub address: IpAddr,
     /// User agent as sent by the client.
@@ -120,8 +120,9 @@ impl Gate {
         // The body is read only after this check: a refused caller cannot make the daemon buffer anything.
         let (parts, body) = request.into_parts();
         let recorded = row.is_some_and(Row::is_recorded);
-        let entry =
-            |body: &Bytes| recorded.then(|| Entry::of(from(&parts.extensions), &parts.method, &parts.uri, body));
+        let entry = |body: &Bytes| {
+            recorded.then(|| Entry::of(remote_address(&parts.extensions), &parts.method, &parts.uri, body))
+        };
         let caller = match admitted {
             Ok(caller) => caller,
             Err(refused) => return self.refuse(*refused, entry(&Bytes::new())).await,
@@ -147,13 +148,13 @@ impl Gate {
         };
         let (lives, body_bytes) = (caller.clone(), body.len());
         let mut request = Request::from_parts(parts, Body::from(body));
-        let from = from_of(&request);
+        let from = client_info(&request);
         request.extensions_mut().insert(from);
         // The row sets this once it has parsed the body; only then it is known which keys are secrets.
         let understood = BodyParsed::default();
         request.extensions_mut().insert(understood.clone());
         // Idempotency keys of unauthenticated clients are kept apart by address.
-        let stranger = || format!("unauthenticated {}", from_of(&request).address);
+        let stranger = || format!("unauthenticated {}", client_info(&request).address);
         let asker = Principal(caller.as_ref().map_or_else(stranger, |caller| format!("{:?} {caller}", caller.how())));
         request.extensions_mut().insert(asker);
         if let Some(caller) = caller {
@@ -180,7 +181,7 @@ impl Gate {
             None => answering.await,
         };
         // Streams end when the login or token that requested them does.
-        let mut response = self.while_it_may(lives, response);
+        let mut response = self.end_when_revoked(lives, response);
         busy.map(|busy| response.extensions_mut().insert(Arc::new(busy)));
         response
     }
@@ -192,7 +193,7 @@ impl Gate {
     async fn begin(&self, row: Option<&Row>, entry: Option<Entry>) -> Result<Option<Entry>, Refusal> {
         let (Some(row), Some(entry)) = (row, entry) else { return Ok(None) };
         // Changes are held back while the node runs on an older version of its state; the refusal is recorded.
-        if !row.looks()
+        if !row.is_read_only()
             && !row.while_held
             && let Some(refusal) = self.control.core.hold()
         {
@@ -292,7 +293,7 @@ impl Gate {
     }
 
     /// Ends a streaming response when the login or token that requested it is revoked.
-    fn while_it_may(self: Arc<Self>, caller: Option<Caller>, response: Response) -> Response {
+    fn end_when_revoked(self: Arc<Self>, caller: Option<Caller>, response: Response) -> Response {
         // Event streams and recordings may run for hours; other answers are complete at once.
         let goes_on = response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| {
             let kind = kind.as_bytes();
@@ -392,7 +393,7 @@ impl Caller {
         CallerReport {
             name: self.name.clone(),
             role: self.role,
-            how: self.how(),
+            auth_method: self.how(),
             csrf: session.map(|login| login.csrf.clone()),
             until,
             idle_seconds: session.map(|_| crate::people::IDLE_SECONDS),
@@ -455,17 +456,17 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
-fn from(extensions: &axum::http::Extensions) -> Option<SocketAddr> {
+fn remote_address(extensions: &axum::http::Extensions) -> Option<SocketAddr> {
     match extensions.get::<ConnectInfo<Peer>>().map(|info| info.0) {
         Some(Peer::Remote(from)) => Some(from),
         _ => None,
     }
 }
 
-fn from_of(request: &Request) -> From {
+fn client_info(request: &Request) -> ClientInfo {
     // Requests over the local socket have no address.
-    let address = from(request.extensions()).map_or(IpAddr::from([127, 0, 0, 1]), |from| from.ip());
-    From { address, agent: text(request.headers(), header::USER_AGENT.as_str()).unwrap_or("").to_owned() }
+    let address = remote_address(request.extensions()).map_or(IpAddr::from([127, 0, 0, 1]), |from| from.ip());
+    ClientInfo { address, agent: text(request.headers(), header::USER_AGENT.as_str()).unwrap_or("").to_owned() }
 }
 
 async fn read(body: Body, bytes_max: usize) -> Result<Bytes, Refusal> {

@@ -4,11 +4,11 @@
 //! routed to its row ([`routes`]), parsed ([`row`]), carried out by `control::Control`, and answered; a refusal becomes
 //! a [problem document](Problem). Called by the daemon. Nothing here may know the desired state or how it is reached.
 
-mod annex;
 mod audit;
+mod conditional;
 mod console;
+mod document_sections;
 mod gate;
-mod keeping;
 mod listed;
 mod log;
 mod metrics;

@@ -75,7 +75,7 @@ listed! {
     SnapshotReport, snapshot: order vec![snapshot.name.volume.to_string().into(), snapshot.created.unix().into(), snapshot.name.snapshot.as_str().into()];
     sort "name" snapshot.name.to_string();
     sort "created" snapshot.created.unix();
-    sort "frees" snapshot.frees.bytes();
+    sort "reclaimable" snapshot.reclaimable.bytes();
     words [snapshot.name.to_string()];
 
     HostReport, host: order key(&host.name);
@@ -90,7 +90,7 @@ listed! {
 
     RefusedLogin, login: order vec![(u64::MAX - login.last.unix()).into(), known(&login.initiator).into(), login.address.to_string().into(), known(&login.target).into()];
     sort "last" login.last.unix();
-    sort "times" login.times;
+    sort "count" login.count;
     sort "initiator" known(&login.initiator);
     words [known(&login.initiator), login.address.to_string(), known(&login.target), login.reason()];
 
@@ -133,7 +133,7 @@ listed! {
     sort "time" event.time.unix();
     sort "severity" event.severity as u64;
     sort "subject" event.subject.to_string();
-    words [event.sentence.as_str(), event.subject.to_string(), event.code.to_string(), event.severity.as_str()];
+    words [event.message.as_str(), event.subject.to_string(), event.code.to_string(), event.severity.as_str()];
 
     ScrubReport, scrub: order vec![scrub.started.unix().into()];
     sort "started" scrub.started.unix();
@@ -144,9 +144,9 @@ listed! {
     sort "id" operation.id.to_string();
     sort "kind" operation.kind.as_str();
     sort "percent" u64::from(operation.percent.unwrap_or(0));
-    sort "begun" operation.begun.map_or(0, Timestamp::unix);
+    sort "started" operation.started.map_or(0, Timestamp::unix);
     sort "seconds_left" operation.progress.and_then(|progress| progress.seconds_left).unwrap_or(u64::MAX);
-    words [operation.id.to_string(), operation.sentence.as_str()];
+    words [operation.id.to_string(), operation.description.as_str()];
 
     LatencyReport, latency: order key(&latency.operation);
     sort "operation" latency.operation.as_str();
@@ -172,17 +172,17 @@ listed! {
     sort "role" user.role.to_string();
     words [user.name.as_str(), user.role.to_string()];
 
-    LoginReport, login: order vec![login.user.as_str().into(), login.begun.unix().into(), login.id.as_str().into()];
+    LoginReport, login: order vec![login.user.as_str().into(), login.started.unix().into(), login.id.as_str().into()];
     sort "user" login.user.as_str();
-    sort "begun" login.begun.unix();
-    sort "seen" login.seen.unix();
+    sort "started" login.started.unix();
+    sort "last_seen" login.last_seen.unix();
     words [login.user.as_str(), login.address.to_string(), login.agent.as_str()];
 
     TokenReport, token: order key(&token.name);
     sort "name" token.name.as_str();
     sort "role" token.role.to_string();
     sort "until" token.until.unix();
-    words [token.name.as_str(), token.role.to_string(), token.maker.as_ref().map(ToString::to_string).unwrap_or_default()];
+    words [token.name.as_str(), token.role.to_string(), token.created_by.as_ref().map(ToString::to_string).unwrap_or_default()];
 }
 
 listed! {
@@ -191,14 +191,14 @@ listed! {
     sort "severity" alert.facts.severity as u64;
     sort "since" alert.facts.since.unix();
     sort "subject" alert.facts.subject.to_string();
-    words [alert.facts.sentence.as_str(), alert.facts.subject.to_string(), alert.facts.code.to_string(), alert.facts.severity.as_str(), each(&alert.facts.details)];
+    words [alert.facts.message.as_str(), alert.facts.subject.to_string(), alert.facts.code.to_string(), alert.facts.severity.as_str(), each(&alert.facts.details)];
 
     ReceiverReport, receiver: order key(&receiver.name);
     sort "name" receiver.name.as_str();
-    words [receiver.name.as_str(), known(&receiver.why)];
+    words [receiver.name.as_str(), known(&receiver.error)];
 
-    SilenceReport, silence: order key(&silence.what);
-    sort "what" silence.what.as_str();
+    SilenceReport, silence: order key(&silence.matcher);
+    sort "matcher" silence.matcher.as_str();
     sort "until" silence.until.unix();
-    words [silence.what.as_str()];
+    words [silence.matcher.as_str()];
 }

@@ -126,16 +126,19 @@ pub(crate) fn pools(text: &mut Text, pools: &[PoolReport]) {
     });
     each("blockyard_pool_lost_blocks", "Unrecoverable blocks of 4096 bytes.", &|pool| Some(float(pool.lost.blocks)));
     each("blockyard_pool_spare_due_seconds", "Seconds until a hot spare replaces a lost member.", &|pool| {
-        pool.members().filter_map(|member| member.next_spare.as_ref()).map(|next| float(next.in_s)).reduce(f64::min)
+        pool.members()
+            .filter_map(|member| member.next_spare.as_ref())
+            .map(|next| float(next.seconds_left))
+            .reduce(f64::min)
     });
     each("blockyard_pool_members_erring", "Members of a pool that fail more reads than its policy allows.", &|pool| {
-        let errs = |member: &&MemberReport| matches!(member.fitness, MemberFitness::Failing | MemberFitness::Useless);
+        let errs = |member: &&MemberReport| matches!(member.health, MemberFitness::Failing | MemberFitness::Critical);
         Some(float(pool.members().filter(errs).count() as u64))
     });
     each(
         "blockyard_pool_wrong_blocks",
         "Blocks with checksum errors since the pool was opened; repaired if possible.",
-        &|pool| Some(float(pool.members().map(|member| member.wrong_blocks).sum())),
+        &|pool| Some(float(pool.members().map(|member| member.checksum_errors).sum())),
     );
 }
 
@@ -172,7 +175,7 @@ fn members(text: &mut Text, pools: &[PoolReport]) {
         ]
     });
     each("blockyard_member_silent_seconds", "Age of the oldest outstanding operation of a member.", &|latency| {
-        vec![("", "", float(latency.silent_ms) / 1e3)]
+        vec![("", "", float(latency.unresponsive_ms) / 1e3)]
     });
     each("blockyard_member_slow", "1 while a member is many times slower than the other members.", &|latency| {
         vec![("", "", f64::from(u8::from(latency.slow)))]

@@ -4,7 +4,7 @@ mod schemas;
 
 pub(crate) use schemas::{AnswerSchema, Schemas};
 
-use crate::keeping::look_of;
+use crate::conditional::look_of;
 use crate::problem::ProblemDocument;
 use crate::row::{Row, RowInput, SCHEMA};
 use axum::http::{Method, StatusCode};
@@ -21,7 +21,7 @@ pub(crate) fn document(table: &'static [Row]) -> Value {
             path.insert(row.method.as_str().to_lowercase(), operation(table, row, &mut schemas));
         }
     }
-    let problem = schemas.told::<ProblemDocument>();
+    let problem = schemas.response_schema::<ProblemDocument>();
     // Complete only after all rows were described.
     let (asked, told) = schemas.end();
     let mut document = json!({
@@ -48,7 +48,7 @@ fn templated(path: &str) -> String {
 
 fn operation(table: &'static [Row], row: &Row, schemas: &mut Schemas) -> Value {
     // A change of an object with a tag can be conditional.
-    let is_conditional = !row.looks() && look_of(table, row).is_some();
+    let is_conditional = !row.is_read_only() && look_of(table, row).is_some();
     let taken = (row.takes)(schemas);
     let good = good(row, (row.tells)(schemas));
     let mut responses = json!({ row.status.as_str(): good });
@@ -70,7 +70,7 @@ fn operation(table: &'static [Row], row: &Row, schemas: &mut Schemas) -> Value {
     // A body without required fields may be left out.
     if let Some(body) = taken.body {
         operation["requestBody"] = json!({
-            "required": schemas.asks_for_something(&body),
+            "required": schemas.has_required_fields(&body),
             "content": { "application/json": { "schema": body } },
         });
     }

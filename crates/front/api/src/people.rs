@@ -19,7 +19,7 @@ use model::{
     event,
 };
 use password::PasswordHasher;
-use registry::{Book, Registry, SecondFactor, User};
+use registry::{Registry, SecondFactor, User, UserStore};
 use sha3::{Digest, Sha3_256};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -29,24 +29,24 @@ use throttle::{Attempt, LoginThrottle, Policy};
 use tokens::Used;
 
 /// Throttle policy for wrong passwords.
-const GUESSES: Policy = Policy {
-    free: 0,
-    first: Duration::from_secs(1),
-    most: Duration::from_secs(30),
+const LOGIN_BACKOFF: Policy = Policy {
+    free_failures: 0,
+    first_delay: Duration::from_secs(1),
+    max_delay: Duration::from_secs(30),
     of_name_max: 4,
     of_address_max: 1,
     known_max: 1,
-    memory: Duration::from_secs(15 * 60),
+    expiry: Duration::from_secs(15 * 60),
     remembered_max: 4096,
 };
 /// Failures from which on each doubling raises an event.
-const GUESSES_TOLD: u32 = 5;
+const FAILURES_REPORTED_MIN: u32 = 5;
 
 /// Users, tokens, logins and links of the array.
 pub(crate) struct Users {
     control: Arc<Control>,
-    book: Book,
-    mill: PasswordHasher,
+    store: UserStore,
+    hasher: PasswordHasher,
     logins: Logins,
     links: Links,
     throttle: LoginThrottle<Name>,
@@ -60,7 +60,7 @@ pub(crate) struct Users {
 }
 
 /// A new login with its cookie, which is returned only once.
-pub(crate) struct LetIn {
+pub(crate) struct NewLogin {
     pub cookie: String,
     pub login: Login,
 }
@@ -70,11 +70,11 @@ impl Users {
     ///
     /// *Errors*: they cannot be read.
     pub(crate) fn open(control: Arc<Control>) -> Result<Self, Refusal> {
-        let book = Book::open(control.clone())?;
+        let book = UserStore::open(control.clone())?;
         let (mill, logins, links, used) = Default::default();
-        let (throttle, since) = (LoginThrottle::new(GUESSES), Instant::now());
+        let (throttle, since) = (LoginThrottle::new(LOGIN_BACKOFF), Instant::now());
         let (steps, offered) = Default::default();
-        Ok(Self { control, book, mill, logins, links, throttle, since, used, steps, offered })
+        Ok(Self { control, store: book, hasher: mill, logins, links, throttle, since, used, steps, offered })
     }
 
     /// Starts a password check for `user` from `address`.
@@ -96,14 +96,14 @@ impl Users {
         password: Password,
         number: Option<&str>,
         (address, agent): (IpAddr, &str),
-    ) -> Result<LetIn, Refusal> {
+    ) -> Result<NewLogin, Refusal> {
         // Before anything expensive: an attempt that is refused costs nothing.
         let attempt = self.begin_attempt(address, name)?;
-        let registry = self.book.now();
+        let registry = self.store.now();
         let user = registry.users.get(name);
         let kept = user.and_then(|user| user.password.as_ref());
         // For an unknown user the hash is computed as well, so that the duration does not reveal which users exist.
-        let right = self.mill.is(kept, password.0).await?;
+        let right = self.hasher.verify(kept, password.0).await?;
         // The password is judged first: the need for a code is revealed only to those who know the password.
         let wrong = match (right, user.and_then(|user| user.second_factor.as_ref()), number) {
             (true, None, _) => None,
@@ -122,24 +122,24 @@ impl Users {
         let penalty = attempt.failed(self.since.elapsed());
         tracing::warn!(user = %name, %address, failures = penalty.failures, "a console login failed");
         // At 5, 10, 20, 40 and so on: an attack must not fill the event list.
-        if penalty.failures >= GUESSES_TOLD
-            && (penalty.failures / GUESSES_TOLD).is_power_of_two()
-            && penalty.failures % GUESSES_TOLD == 0
+        if penalty.failures >= FAILURES_REPORTED_MIN
+            && (penalty.failures / FAILURES_REPORTED_MIN).is_power_of_two()
+            && penalty.failures % FAILURES_REPORTED_MIN == 0
         {
             let sentence = format!("console logins of {name}, or from {address}, failed {} times", penalty.failures);
             let node = Subject::new(SubjectKind::Node, &self.control.core.settings().node);
             self.control.core.raise(event::LOGINS_FAIL, node, sentence);
         }
         // The delay is the throttle; `attempt` keeps further attempts waiting meanwhile.
-        tokio::time::sleep(penalty.hold).await;
+        tokio::time::sleep(penalty.delay).await;
         drop(attempt);
         Err(Refusal::new(code::LOGIN_FAILED, wrong, "try again, or ask root for blockyard web link"))
     }
 
-    fn open_session(&self, name: &Name, address: IpAddr, agent: &str) -> Result<LetIn, Refusal> {
+    fn open_session(&self, name: &Name, address: IpAddr, agent: &str) -> Result<NewLogin, Refusal> {
         let (cookie, login) = self.logins.open(name, address, agent, now())?;
         tracing::info!(user = %name, %address, "logged in to the console");
-        Ok(LetIn { cookie, login })
+        Ok(NewLogin { cookie, login })
     }
 
     /// Checks a code of the second factor and marks it as used.
@@ -154,7 +154,7 @@ impl Users {
     /// *Errors*: the user does not exist.
     pub(crate) fn make_link(&self, user: Option<Name>, role: Option<Role>) -> Result<(String, Timestamp), Refusal> {
         if let Some(user) = &user {
-            self.book.now().user(user)?;
+            self.store.now().user(user)?;
         }
         self.links.make(user, role.unwrap_or(Role::Admin), now())
     }
@@ -168,7 +168,7 @@ impl Users {
         name: Option<Name>,
         password: Password,
         (address, agent): (IpAddr, &str),
-    ) -> Result<LetIn, Refusal> {
+    ) -> Result<NewLogin, Refusal> {
         // Hashing is expensive, so the link is checked first.
         let known = self.links.look(secret, now())?;
         let name = match (known.user, name) {
@@ -184,10 +184,10 @@ impl Users {
             }
         };
         password::admit(&password.0, name.as_str())?;
-        let kept = self.mill.keep(password.0).await?;
+        let kept = self.hasher.hash(password.0).await?;
         // The link is used up only if the user was stored, under one lock.
         self.links.take(secret, now(), |link| {
-            self.book.change(|registry| {
+            self.store.change(|registry| {
                 if link.user.is_none() {
                     registry.add_user(&name, User::new(link.role, now()))?;
                 }
@@ -205,14 +205,14 @@ impl Users {
     pub(crate) fn users(&self) -> Vec<UserReport> {
         let logins = self.logins.list(now());
         let report = |(name, user): (&Name, &User)| report(name, user, &logins);
-        self.book.now().users.iter().map(report).collect()
+        self.store.now().users.iter().map(report).collect()
     }
 
     /// Report of one user.
     ///
     /// *Errors*: there is no such user.
     pub(crate) fn user(&self, name: &Name) -> Result<UserReport, Refusal> {
-        Ok(report(name, self.book.now().user(name)?, &self.logins.list(now())))
+        Ok(report(name, self.store.now().user(name)?, &self.logins.list(now())))
     }
 
     /// Adds a user, with a password or without one until a link is used.
@@ -223,13 +223,13 @@ impl Users {
         let kept = match password {
             Some(password) => {
                 password::admit(&password.0, name.as_str())?;
-                Some(self.mill.keep(password.0).await?)
+                Some(self.hasher.hash(password.0).await?)
             }
             None => None,
         };
         let password_set = kept.is_some().then(now);
         let user = User { password: kept, password_set, ..User::new(role, now()) };
-        self.book.change(|registry| registry.add_user(&name, user))?;
+        self.store.change(|registry| registry.add_user(&name, user))?;
         self.user(&name)
     }
 
@@ -247,13 +247,13 @@ impl Users {
             Some(password) => {
                 password::admit(&password.0, name.as_str())?;
                 // Checked before the expensive hash.
-                self.book.now().user(name)?;
-                Some(self.mill.keep(password.0).await?)
+                self.store.now().user(name)?;
+                Some(self.hasher.hash(password.0).await?)
             }
             None => None,
         };
         let ends = kept.is_some() || role.is_some();
-        self.book.change(|registry| {
+        self.store.change(|registry| {
             if let Some(role) = role {
                 admit_fewer_admins(registry, name, role)?;
             }
@@ -279,7 +279,7 @@ impl Users {
     ///
     /// *Errors*: there is no such user, or the last admin would be lost.
     pub(crate) fn remove_user(&self, name: &Name) -> Result<(), Refusal> {
-        self.book.change(|registry| {
+        self.store.change(|registry| {
             registry.user(name)?;
             // Removing counts as the least role, so the same rule protects the last admin.
             admit_fewer_admins(registry, name, Role::Viewer)?;
@@ -308,11 +308,11 @@ impl Users {
     async fn prove(&self, login: &Login, password: Password) -> Result<(), Refusal> {
         // Guessing the password in an open session is throttled like a login.
         let attempt = self.begin_attempt(login.address, &login.user)?;
-        let registry = self.book.now();
-        if self.mill.is(registry.user(&login.user)?.password.as_ref(), password.0).await? {
+        let registry = self.store.now();
+        if self.hasher.verify(registry.user(&login.user)?.password.as_ref(), password.0).await? {
             return Ok(());
         }
-        tokio::time::sleep(attempt.failed(self.since.elapsed()).hold).await;
+        tokio::time::sleep(attempt.failed(self.since.elapsed()).delay).await;
         Err(Refusal::new(code::PASSWORD_WRONG, "the current password is wrong", "try again"))
     }
 
@@ -344,7 +344,7 @@ impl Users {
             let hint = "send the current code of the authenticator app; if it shows none, start the enrollment again";
             return Err(Refusal::new(code::PASSWORD_WRONG, "the one-time code is wrong", hint));
         };
-        self.book.change(|registry| {
+        self.store.change(|registry| {
             let user = registry.user_mut(&login.user)?;
             user.second_factor = Some(SecondFactor { secret });
             Ok(())
@@ -370,7 +370,7 @@ impl Users {
     pub(crate) fn login_of(&self, cookie: &str, asked: bool) -> Option<(Login, Role)> {
         let login = self.logins.find(cookie, asked, now())?;
         // Looked up at each request, so a new role applies to open sessions at once.
-        let role = self.book.now().users.get(&login.user)?.role;
+        let role = self.store.now().users.get(&login.user)?.role;
         Some((login, role))
     }
 

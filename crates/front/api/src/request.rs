@@ -140,7 +140,8 @@ pub struct NewToken {
     pub scopes: Vec<Scope>,
     /// Validity of the token [default: 90d].
     #[serde(default)]
-    pub lasts: Option<Span>,
+    #[serde(alias = "lasts")]
+    pub valid_for: Option<Span>,
 }
 
 /// Forward the audit log to a syslog server.
@@ -158,7 +159,7 @@ pub struct SetForward {
 /// Selection of log lines.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct LogAsked {
+pub struct LogQuery {
     /// Number of lines, the latest; all kept lines if absent.
     pub limit: Option<NonZeroU16>,
 }
@@ -166,7 +167,7 @@ pub struct LogAsked {
 /// Selection of audit records.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct AuditAsked {
+pub struct AuditQuery {
     /// Only records with a lower number.
     pub before: Option<u64>,
     /// Number of records [default: 100].

@@ -21,9 +21,9 @@ mod traces;
 mod volumes;
 
 use crate::Problem;
-use crate::keeping::Keeping;
+use crate::conditional::ConditionalRequests;
 use crate::openapi;
-use crate::row::{Principal, Question, Row};
+use crate::row::{Principal, Row, RowRequest};
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
 use axum::http::header::ALLOW;
@@ -98,15 +98,16 @@ pub fn row_of(method: &Method, path: &str) -> Option<&'static Row> {
 
 /// Builds the router of the whole API over `control`, for authenticated requests.
 pub fn router(control: Arc<Control>) -> Router {
-    let mut paths: BTreeMap<String, MethodRouter<Keeping>> = BTreeMap::new();
+    let mut paths: BTreeMap<String, MethodRouter<ConditionalRequests>> = BTreeMap::new();
     for row in table() {
         let by = MethodFilter::try_from(row.method.clone()).expect("rows have the usual methods");
         // Some rows are served at a second path.
         let places = [Some(row.full_path()), AT_ROOT.contains(&row.path).then(|| row.path.to_owned())];
         for place in places.into_iter().flatten() {
             let at = paths.entry(place).or_default();
-            let answer =
-                async move |State(keeping): State<Keeping>, request: Request| answered(row, keeping, request).await;
+            let answer = async move |State(keeping): State<ConditionalRequests>, request: Request| {
+                answered(row, keeping, request).await
+            };
             // The gate has limited the body already; this holds for a router without the gate as well.
             let limit = DefaultBodyLimit::max(row.request_bytes_max);
             // All methods of a path form one route.
@@ -114,7 +115,10 @@ pub fn router(control: Arc<Control>) -> Router {
         }
     }
     let routed = paths.into_iter().fold(Router::new(), |router, (path, methods)| router.route(&path, methods));
-    routed.with_state(Keeping::new(control, table())).fallback(no_route).method_not_allowed_fallback(no_method)
+    routed
+        .with_state(ConditionalRequests::new(control, table()))
+        .fallback(no_route)
+        .method_not_allowed_fallback(no_method)
 }
 
 /// Attaches to each request its row, which the layers inside evaluate.
@@ -129,9 +133,9 @@ pub fn marked(router: Router) -> Router {
     }))
 }
 
-async fn answered(row: &'static Row, keeping: Keeping, request: Request) -> Response {
+async fn answered(row: &'static Row, keeping: ConditionalRequests, request: Request) -> Response {
     let asker = request.extensions().get::<Principal>().map(|asker| asker.0.clone()).unwrap_or_default();
-    let answer = async { keeping.answer(row, Question::of(request).await?, &asker).await };
+    let answer = async { keeping.answer(row, RowRequest::of(request).await?, &asker).await };
     answer.await.unwrap_or_else(|refusal| Problem(refusal).into_response())
 }
 

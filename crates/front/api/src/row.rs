@@ -8,9 +8,9 @@ mod listed;
 mod part;
 
 pub(crate) use listed::{Atom, Key, Listed, Page, key};
-pub(crate) use part::{Authenticated, Body, BodyParsed, Named, Part, QueryParams, Question, RowInput, SubPath};
+pub(crate) use part::{Authenticated, Body, BodyParsed, Part, PathName, QueryParams, RowInput, RowRequest, Services};
 
-use crate::keeping::{AsSet, Tagged, tag_of};
+use crate::conditional::{ObjectSettings, Tagged, tag_of};
 use crate::openapi::{AnswerSchema, Schemas};
 use axum::body;
 use axum::http::header::{CONTENT_TYPE, ETAG};
@@ -69,7 +69,7 @@ pub struct Row {
     pub while_held: bool,
     /// Longest request body, in bytes.
     pub request_bytes_max: usize,
-    run: Box<dyn Fn(Arc<Control>, Question) -> Pending<Response> + Send + Sync>,
+    run: Box<dyn Fn(Arc<Control>, RowRequest) -> Pending<Response> + Send + Sync>,
     pub(crate) takes: fn(&mut Schemas) -> RowInput,
     pub(crate) tells: fn(&mut Schemas) -> AnswerSchema,
 }
@@ -145,19 +145,19 @@ impl Row {
     /// True for a row whose calls are recorded in the audit log.
     #[must_use]
     pub fn is_recorded(&self) -> bool {
-        !self.looks() || self.reads_host_data
+        !self.is_read_only() || self.reads_host_data
     }
 
     /// True for a row that changes nothing.
     #[must_use]
-    pub fn looks(&self) -> bool {
+    pub fn is_read_only(&self) -> bool {
         self.method == Method::GET
     }
 
     /// Carries out the operation.
     ///
     /// *Errors*: the request cannot be parsed, or the refusal of the control plane.
-    pub(crate) fn answer(&self, control: Arc<Control>, question: Question) -> Pending<Response> {
+    pub(crate) fn answer(&self, control: Arc<Control>, question: RowRequest) -> Pending<Response> {
         (self.run)(control, question)
     }
 }
@@ -176,7 +176,7 @@ pub(crate) trait Handler<P>: Send + Sync + 'static {
     /// Parses the parts and calls the closure.
     ///
     /// *Errors*: a part cannot be parsed, or the request has a parameter that no part takes.
-    fn call(&self, control: Arc<Control>, question: &mut Question) -> Result<Pending<Self::Output>, Refusal>;
+    fn call(&self, control: Arc<Control>, question: &mut RowRequest) -> Result<Pending<Self::Output>, Refusal>;
 
     /// Describes the parts for the OpenAPI document.
     fn takes(schemas: &mut Schemas) -> RowInput;
@@ -193,7 +193,7 @@ macro_rules! handlers {
         {
             type Output = T;
 
-            fn call(&self, control: Arc<Control>, question: &mut Question) -> Result<Pending<T>, Refusal> {
+            fn call(&self, control: Arc<Control>, question: &mut RowRequest) -> Result<Pending<T>, Refusal> {
                 $(let $name = $part::take(question)?;)*
                 // Unknown parameters are refused, so that a misspelled option is not silently ignored.
                 question.admit_nothing_else()?;
@@ -221,7 +221,7 @@ where
 {
     let run = move |control, mut question| {
         let called = handler.call(control, &mut question);
-        pending(async move { said(StatusCode::OK, Whole::of(noun, called?.await?)) })
+        pending(async move { json_response(StatusCode::OK, Envelope::of(noun, called?.await?)) })
     };
     row(Method::GET, path, (noun, StatusCode::OK), summary, run, (H::takes, AnswerSchema::one::<H::Output>))
 }
@@ -246,14 +246,14 @@ where
     T: Listed + Serialize + JsonSchema + Send + 'static,
     H: Handler<P, Output = Vec<T>>,
 {
-    let run = move |control, mut question: Question| {
+    let run = move |control, mut question: RowRequest| {
         // The parameters of the page are taken first; the parts of the closure see the rest.
         let called = Page::take::<T>(&mut question).and_then(|page| Ok((page, handler.call(control, &mut question)?)));
         pending(async move {
             let (page, called) = called?;
             // The closure returns the whole list, from which the page is cut.
             let (items, total, next) = page.cut(called.await?);
-            said(StatusCode::OK, Whole { noun, value: items, page: Some((total, next)) })
+            json_response(StatusCode::OK, Envelope { noun, value: items, page: Some((total, next)) })
         })
     };
     let takes = |schemas: &mut Schemas| {
@@ -376,7 +376,7 @@ where
     let run = move |control, mut question| {
         let called = handler.call(control, &mut question);
         // Parsing errors are returned before the task starts; from then on the change runs to its end.
-        pending(async move { said(status, Whole::of(noun, to_its_end(called?).await?)) })
+        pending(async move { json_response(status, Envelope::of(noun, run_detached(called?).await?)) })
     };
     row(method, path, good, summary, run, (H::takes, AnswerSchema::one::<H::Output>)).only(Role::Operator)
 }
@@ -388,7 +388,7 @@ where
 {
     let run = move |control, mut question| {
         let called = handler.call(control, &mut question);
-        pending(async move { tagged(StatusCode::OK, noun, to_its_end(called?).await?) })
+        pending(async move { tagged(StatusCode::OK, noun, run_detached(called?).await?) })
     };
     row(method, path, (noun, StatusCode::OK), summary, run, (H::takes, AnswerSchema::one::<H::Output>))
         .only(Role::Operator)
@@ -403,8 +403,8 @@ where
     let run = move |control, mut question| {
         let called = handler.call(control, &mut question);
         pending(async move {
-            let Headed { head, value } = to_its_end(called?).await?;
-            let mut response = said(status, Whole::of(noun, value))?;
+            let Headed { head, value } = run_detached(called?).await?;
+            let mut response = json_response(status, Envelope::of(noun, value))?;
             response.headers_mut().extend(head);
             Ok(response)
         })
@@ -418,7 +418,7 @@ where
 {
     let run = move |control, mut question| {
         let called = handler.call(control, &mut question);
-        pending(async move { Ok(to_its_end(called?).await.map(|()| StatusCode::NO_CONTENT)?.into_response()) })
+        pending(async move { Ok(run_detached(called?).await.map(|()| StatusCode::NO_CONTENT)?.into_response()) })
     };
     row(method, path, ("", StatusCode::NO_CONTENT), summary, run, (H::takes, |_| AnswerSchema::Nothing))
         .only(Role::Operator)
@@ -429,7 +429,7 @@ fn row(
     path: &'static str,
     (noun, status): Success,
     summary: &'static str,
-    run: impl Fn(Arc<Control>, Question) -> Pending<Response> + Send + Sync + 'static,
+    run: impl Fn(Arc<Control>, RowRequest) -> Pending<Response> + Send + Sync + 'static,
     (takes, tells): Types,
 ) -> Row {
     // Defaults of a read; `change` and the methods of `Row` adjust them.
@@ -464,7 +464,7 @@ fn pending(answer: impl Future<Output = Result<Response, Refusal>> + Send + 'sta
 }
 
 /// Runs a change to its end even if the client disconnects: it must not be dropped half way.
-async fn to_its_end<T: Send + 'static>(change: Pending<T>) -> Result<T, Refusal> {
+async fn run_detached<T: Send + 'static>(change: Pending<T>) -> Result<T, Refusal> {
     tokio::spawn(change).await.unwrap_or_else(|error| {
         // The change has panicked; the log has the details.
         tracing::error!(%error, "a change failed unexpectedly");
@@ -473,19 +473,19 @@ async fn to_its_end<T: Send + 'static>(change: Pending<T>) -> Result<T, Refusal>
 }
 
 /// Envelope of an answer: `{"schema":1,"<noun>":…}`, and for a list `total` and `next`.
-struct Whole<T> {
+struct Envelope<T> {
     noun: &'static str,
     value: T,
     page: Option<(usize, Option<String>)>,
 }
 
-impl<T> Whole<T> {
+impl<T> Envelope<T> {
     fn of(noun: &'static str, value: T) -> Self {
         Self { noun, value, page: None }
     }
 }
 
-impl<T: Serialize> Serialize for Whole<T> {
+impl<T: Serialize> Serialize for Envelope<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         // Serialized by hand, because the second key is known only at run time.
         let mut map = serializer.serialize_map(None)?;
@@ -502,15 +502,15 @@ impl<T: Serialize> Serialize for Whole<T> {
 /// Answer with the entity tag of its object.
 fn tagged<T: Serialize + Tagged>(status: StatusCode, noun: &'static str, thing: T) -> Result<Response, Refusal> {
     // The tag covers the settings only: counters and states change without a change of the object.
-    let set = AsSet(thing.what_is_set());
+    let set = ObjectSettings(thing.what_is_set());
     let tag = tag_of(&set);
-    let mut response = said(status, Whole::of(noun, thing))?;
+    let mut response = json_response(status, Envelope::of(noun, thing))?;
     response.extensions_mut().insert(set);
     response.headers_mut().insert(ETAG, HeaderValue::try_from(tag).expect("digits in quotes"));
     Ok(response)
 }
 
-fn said<T: Serialize>(status: StatusCode, whole: Whole<T>) -> Result<Response, Refusal> {
+fn json_response<T: Serialize>(status: StatusCode, whole: Envelope<T>) -> Result<Response, Refusal> {
     let text = serde_json::to_vec(&whole).map_err(|error| {
         tracing::error!(%error, noun = whole.noun, "cannot be encoded as JSON");
         Refusal::new(

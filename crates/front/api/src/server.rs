@@ -94,7 +94,7 @@ pub async fn serve(
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), Refusal> {
     let owner = listening.owner;
-    let tending = tokio::spawn(control.steward.clone().tend());
+    let tending = tokio::spawn(control.reconciler.clone().run());
     let asking = tokio::spawn(control.health.clone().watch());
     let registering = tokio::spawn(control.isns.clone().keep_registered());
     let listening_again = tokio::spawn(control.portals.clone().keep_open());

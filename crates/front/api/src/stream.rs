@@ -4,8 +4,8 @@
 //! `event` event comes for each new entry of the event list, with a `model::Event` and its number as the ID.
 
 use axum::body::Body;
-use control::live::{LiveRates, Watching};
-use control::{Control, Wanted};
+use control::live::{LiveRates, RateSubscription};
+use control::{Control, EventFilter};
 use model::Refusal;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,7 +25,8 @@ const MOST: usize = 100;
 pub(crate) struct StreamQuery {
     /// Number of volumes, hosts, sessions and disks in each moment, the slowest or busiest first [default: 100].
     #[serde(default)]
-    pub most: Option<usize>,
+    #[serde(alias = "most")]
+    pub limit: Option<usize>,
     /// Number of the last known event; later ones are sent. Only new events if absent.
     #[serde(default)]
     pub after: Option<u64>,
@@ -33,7 +34,7 @@ pub(crate) struct StreamQuery {
 
 struct EventStream {
     control: Arc<Control>,
-    watching: Watching,
+    watching: RateSubscription,
     after: u64,
     most: usize,
 }
@@ -44,7 +45,7 @@ struct EventStream {
 pub(crate) async fn moment(control: Arc<Control>, look: StreamQuery) -> Result<LiveRates, Refusal> {
     let told = control.live.watch().next().await;
     let gone = || Refusal::new(model::code::ENGINE_GONE, "the daemon is stopping", "try again when it has restarted");
-    Ok(cut(&*told.ok_or_else(gone)??, look.most.unwrap_or(MOST)))
+    Ok(cut(&*told.ok_or_else(gone)??, look.limit.unwrap_or(MOST)))
 }
 
 /// Streams moments and events until the client disconnects or the daemon stops.
@@ -53,13 +54,13 @@ pub(crate) async fn stream(control: Arc<Control>, look: StreamQuery) -> Body {
     let after = match look.after {
         Some(after) => after,
         None => control
-            .steward
-            .events(Wanted { limit: Some(1), ..Wanted::default() })
+            .reconciler
+            .events(EventFilter { limit: Some(1), ..EventFilter::default() })
             .await
             .last()
             .map_or(0, |last| last.number),
     };
-    let told = EventStream { watching: control.live.watch(), control, after, most: look.most.unwrap_or(MOST) };
+    let told = EventStream { watching: control.live.watch(), control, after, most: look.limit.unwrap_or(MOST) };
     // Ends when `next` returns `None`, at the stop of the daemon.
     Body::from_stream(futures_util::stream::unfold(told, async |mut told| {
         let text = told.next().await?;
@@ -72,11 +73,11 @@ impl EventStream {
         let moment = self.watching.next().await?;
         let mut text = String::new();
         match moment {
-            Ok(moment) => put(&mut text, "moment", None, &cut(&moment, self.most)),
+            Ok(moment) => put(&mut text, "rates", None, &cut(&moment, self.most)),
             // Sent as an event of its own; the stream continues.
             Err(refusal) => put(&mut text, "refusal", None, &refusal),
         }
-        for event in self.control.steward.events(Wanted { after: self.after, ..Wanted::default() }).await {
+        for event in self.control.reconciler.events(EventFilter { after: self.after, ..EventFilter::default() }).await {
             put(&mut text, "event", Some(event.number), &event);
             self.after = event.number;
         }

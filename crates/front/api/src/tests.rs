@@ -1,7 +1,7 @@
 //! The API as a client uses it: over the socket, byte for byte.
 
+mod conditional;
 mod documents;
-mod keeping;
 mod large;
 mod setup;
 mod verdict;
@@ -114,7 +114,7 @@ async fn api_walks_from_disks_to_a_presentation() {
         assert!(!body.to_string().contains("twelve"), "no answer carries a secret");
     }
     let (status, body) = served.json(Method::GET, "/api/v1/status", Value::Null).await;
-    assert_eq!((status, &body["status"]["verdict"]), (StatusCode::OK, &json!("All good")));
+    assert_eq!((status, &body["status"]["summary"]), (StatusCode::OK, &json!("All good")));
     let (status, _) =
         served.json(Method::DELETE, "/api/v1/presentations?volume=tank%2Fvm1&host=web", Value::Null).await;
     assert_eq!(status, StatusCode::NO_CONTENT);

@@ -95,7 +95,7 @@ impl Web {
     pub(crate) fn new(options: WebOptions) -> Self {
         let certificate = Arc::new(Certificate::new(options.source));
         // Addresses are reported as closed until they are bound.
-        let closed = |address| WebAddress { address, open: false, why: None };
+        let closed = |address| WebAddress { address, open: false, reason: None };
         let addresses = Mutex::new(options.listen.into_iter().map(closed).collect());
         Self {
             addresses,
@@ -220,7 +220,7 @@ impl Web {
             // Port 0 is replaced by the port that the system chose.
             match listen(control, address).await.and_then(|listener| Ok((listener.local_addr()?, listener))) {
                 Ok((address, listener)) => {
-                    self.addresses()[at] = WebAddress { address, open: true, why: None };
+                    self.addresses()[at] = WebAddress { address, open: true, reason: None };
                     if let Some(CertificateReport { fingerprint, until, .. }) = self.certificate.report() {
                         tracing::info!(%address, fingerprint, %until, "the console is available");
                     }
@@ -230,7 +230,7 @@ impl Web {
                     return listener;
                 }
                 Err(error) => {
-                    self.addresses()[at].why = Some(error.to_string());
+                    self.addresses()[at].reason = Some(error.to_string());
                     control.notices.add(event::WEB_UNUSABLE, subject.clone(), unserved(address, &error));
                     sleep(AGAIN).await;
                 }
@@ -260,7 +260,7 @@ impl Web {
                 Ok(Err(refusal)) => {
                     // A certificate that was read before stays in use, so the addresses stay open.
                     if report.is_none() {
-                        self.addresses().iter_mut().for_each(|address| address.why = Some(refusal.message.clone()));
+                        self.addresses().iter_mut().for_each(|address| address.reason = Some(refusal.message.clone()));
                     }
                     control.notices.add(event::CERTIFICATE_WRONG, node(), unusable(&refusal, report.is_some()));
                     AGAIN

@@ -458,7 +458,7 @@ mod tests {
             name: name.parse().expect("a name"),
             initiators: Initiators::Any,
             networks: Vec::new(),
-            proof: model::Proof::default(),
+            chap: model::ChapCredentials::default(),
         };
         let target = |name: &str| Target {
             name: name.parse().expect("a name"),

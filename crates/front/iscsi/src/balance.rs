@@ -10,9 +10,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 /// Time for which a redirected login counts as a session of its new portal, until it arrives there.
-const PROMISE: Duration = Duration::from_secs(10);
+const REDIRECTION_TIMEOUT: Duration = Duration::from_secs(10);
 /// Upper bound of pending redirections; beyond it, the oldest one is dropped.
-const PROMISES_MAX: usize = 4096;
+const REDIRECTIONS_MAX: usize = 4096;
 /// Shortest interval between two samples of the byte counters.
 const WINDOW: Duration = Duration::from_secs(5);
 
@@ -40,7 +40,7 @@ pub(crate) struct Counted<'a> {
 
 /// Redirected login that has not arrived yet.
 #[derive(Clone, Debug)]
-struct Promise {
+struct PendingRedirection {
     nexus: NexusName,
     portal: SocketAddr,
     until: Time,
@@ -50,7 +50,7 @@ struct Promise {
 #[derive(Default)]
 pub(crate) struct Balancer {
     /// Pending redirections, oldest first.
-    promises: Vec<Promise>,
+    redirections: Vec<PendingRedirection>,
     /// Per portal: time of the latest sample, the byte total at that time, and the bytes transferred in the interval
     /// before it.
     bytes: BTreeMap<SocketAddr, (Time, u64, u64)>,
@@ -68,7 +68,7 @@ impl Balancer {
         now: Time,
     ) -> Option<SocketAddr> {
         // A repeated login of the nexus replaces its earlier redirection; it must not count twice.
-        self.promises.retain(|promise| promise.until > now && promise.nexus != *nexus);
+        self.redirections.retain(|promise| promise.until > now && promise.nexus != *nexus);
         let best = candidates.iter().min_by_key(|candidate| {
             let address = candidate.address;
             let there = |portal: SocketAddr| portal == address;
@@ -77,7 +77,7 @@ impl Balancer {
             let at = |kin: bool| {
                 let of = |other: &NexusName| !kin || is_kin(other) && other != nexus;
                 let here = sessions.iter().filter(|one| there(one.portal) && of(one.nexus)).count();
-                here + self.promises.iter().filter(|one| there(one.portal) && of(&one.nexus)).count()
+                here + self.redirections.iter().filter(|one| there(one.portal) && of(&one.nexus)).count()
             };
             // Fixed point with 20 fractional bits, so that small counts differ by weight.
             let weigh = |load: u64| load.saturating_mul(1 << 20) / u64::from(candidate.weight.max(1));
@@ -93,18 +93,22 @@ impl Balancer {
         let address = best?.address;
         // A host without CHAP is not authenticated and may be an unknown machine, so the number of pending redirections
         // is bounded.
-        if self.promises.len() >= PROMISES_MAX {
-            self.promises.remove(0);
+        if self.redirections.len() >= REDIRECTIONS_MAX {
+            self.redirections.remove(0);
         }
-        self.promises.push(Promise { nexus: nexus.clone(), portal: address, until: now + PROMISE });
+        self.redirections.push(PendingRedirection {
+            nexus: nexus.clone(),
+            portal: address,
+            until: now + REDIRECTION_TIMEOUT,
+        });
         Some(address)
     }
 
     /// Handles the login of a nexus. Returns true when it had been redirected to this portal.
     pub(crate) fn arrived(&mut self, nexus: &NexusName, portal: SocketAddr) -> bool {
         // The redirection is consumed: from now on the session itself is counted.
-        let at = self.promises.iter().position(|promise| promise.nexus == *nexus);
-        at.is_some_and(|at| self.promises.swap_remove(at).portal == portal)
+        let at = self.redirections.iter().position(|promise| promise.nexus == *nexus);
+        at.is_some_and(|at| self.redirections.swap_remove(at).portal == portal)
     }
 
     /// Samples the bytes transferred through each portal, if the latest sample is old enough.

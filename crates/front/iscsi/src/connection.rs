@@ -15,11 +15,11 @@ mod refusal;
 
 use crate::iscsi_shard::IscsiShard;
 use crate::nexus::SessionId;
-use crate::registry::{LoginPlace, Notice};
-use crate::scsi_unit::{self, Done, PendingCommand};
-use crate::session::{Ends, Session};
+use crate::registry::{LoginSlot, Notice};
+use crate::scsi_unit::{self, Completed, PendingCommand};
+use crate::session::{Endpoints, Session};
 use iscsi::target::{self, Event, TargetRecord};
-use iscsi::{CloseReason, LoginQuestion};
+use iscsi::{CloseReason, LoginIdentity};
 use management::Managed;
 use model::{CommandWindow, RefusedWhy};
 use paths::Path;
@@ -33,7 +33,7 @@ use std::task::{Context, Poll};
 use throttle::Attempt;
 
 /// Serves `stream` until the session ends, then detaches it from all units.
-pub(crate) async fn serve<W: World>(shard: Rc<IscsiShard<W>>, stream: W::Stream, place: LoginPlace) {
+pub(crate) async fn serve<W: World>(shard: Rc<IscsiShard<W>>, stream: W::Stream, place: LoginSlot) {
     let mut connection = Connection::new(shard, stream, place, scsi_unit::run);
     poll_fn(|cx| connection.poll(cx)).await;
     if let Some(session) = connection.session.take() {
@@ -48,23 +48,23 @@ struct Connection<W: World, S, F: Future> {
     /// TCP connections, indexed by the slots of the state machine.
     paths: Vec<Option<Path<W>>>,
     /// Endpoints of each slot, kept after the connection is lost, for reports.
-    path_ends: Vec<Ends>,
+    path_ends: Vec<Endpoints>,
     /// Endpoints of the leading connection.
-    ends: Ends,
+    ends: Endpoints,
     /// RFC 7143 state machine of the session.
     machine: target::Session,
     /// Session, from full feature phase on.
     session: Option<Session<W>>,
     /// Slot of the login, held until the login ends.
-    place: Option<LoginPlace>,
+    login_slot: Option<LoginSlot>,
     /// Commands in execution on units of this shard.
     running: Slots<F>,
     /// Starts a command on a unit of this shard.
     run: S,
     /// Number of commands in execution on units of other shards, and the channel of their results.
-    errands: usize,
-    back: Sender<Done>,
-    returns: Receiver<Done>,
+    remote_commands: usize,
+    back: Sender<Completed>,
+    returns: Receiver<Completed>,
     /// Number of task management functions in execution, and the channel of their results.
     managing: usize,
     manage_back: Sender<Managed>,
@@ -77,14 +77,14 @@ struct Connection<W: World, S, F: Future> {
     /// Dropped when nothing of this session runs any longer, to signal this to the waiting side.
     gone: Vec<Sender<()>>,
     /// Login parameters of the initiator, once it has sent them.
-    asker: Option<LoginQuestion>,
+    login_identity: Option<LoginIdentity>,
     /// Reason for a denied login, once it is known.
     why: Option<RefusedWhy>,
     /// Held while a CHAP response is verified or a negative answer is delayed, so that the number of concurrent
     /// attempts stays bounded.
     attempt: Option<Attempt<String>>,
     /// Delay of the answer to a wrong CHAP response.
-    penalty: Option<Pin<Box<Sleep>>>,
+    answer_delay: Option<Pin<Box<Sleep>>>,
     /// Session identifier assigned to the login in progress, or the session that it joins.
     admitted: Option<SessionId>,
     /// Armed timer with its deadline.
@@ -101,9 +101,9 @@ impl<W, S, F> Connection<W, S, F>
 where
     W: World,
     S: Fn(Rc<scsi_unit::ScsiUnit<W>>, PendingCommand) -> F,
-    F: Future<Output = Done>,
+    F: Future<Output = Completed>,
 {
-    fn new(shard: Rc<IscsiShard<W>>, stream: W::Stream, place: LoginPlace, run: S) -> Self {
+    fn new(shard: Rc<IscsiShard<W>>, stream: W::Stream, place: LoginSlot, run: S) -> Self {
         let (back, returns) = mailbox::channel();
         let (manage_back, managed) = mailbox::channel();
         let (tell, notices) = mailbox::channel();
@@ -118,10 +118,10 @@ where
             paths: vec![Some(path)],
             machine,
             session: None,
-            place: Some(place),
+            login_slot: Some(place),
             running: Slots::new(),
             run,
-            errands: 0,
+            remote_commands: 0,
             back,
             returns,
             managing: 0,
@@ -131,10 +131,10 @@ where
             tell,
             notices,
             gone: Vec::new(),
-            asker: None,
+            login_identity: None,
             why: None,
             attempt: None,
-            penalty: None,
+            answer_delay: None,
             admitted: None,
             timer: None,
             moment: None,
@@ -145,7 +145,7 @@ where
     /// Runs rounds. Ready when all connections are closed and nothing that they started is still running.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let session = self.session.as_ref().map(|session| session.id);
-        let mut turn = self.shard.turns.begin(session, self.shard.world.now(), self.shard.world.rests());
+        let mut turn = self.shard.scheduler.begin(session, self.shard.world.now(), self.shard.world.idle_count());
         loop {
             // Notices and completions first: they free resources, and a Close must take effect before new commands
             // start.
@@ -186,8 +186,8 @@ where
     /// halfway.
     fn is_over(&self) -> bool {
         // A delayed negative answer is still to be sent.
-        let is_closed = self.machine.is_over() && self.penalty.is_none();
-        is_closed && self.running.is_empty() && self.errands == 0 && self.managing == 0
+        let is_closed = self.machine.is_over() && self.answer_delay.is_none();
+        is_closed && self.running.is_empty() && self.remote_commands == 0 && self.managing == 0
     }
 
     fn handle_events(&mut self) -> Progress {
@@ -207,18 +207,18 @@ where
                     }
                 }
                 Event::Login(question) => self.answer_login(question),
-                Event::Proven => self.answer_proven(),
+                Event::Authenticated => self.answer_authenticated(),
                 Event::FullFeature(facts) => self.enter_full_feature(&facts),
                 Event::SendTargets { task, which } => {
                     let records = self.targets(&which);
                     self.machine.respond_targets(task, &records);
                 }
                 Event::Closed(reason) => {
-                    self.tell_end(reason);
+                    self.log_end(reason);
                     self.report_denied_login(reason);
                     // A delayed negative answer keeps its slot until the delay is over; see `sit_out_penalty`.
-                    if self.penalty.is_none() {
-                        (self.place, self.attempt) = (None, None);
+                    if self.answer_delay.is_none() {
+                        (self.login_slot, self.attempt) = (None, None);
                     }
                 }
             }
@@ -228,7 +228,7 @@ where
 
     /// Logs the end of a connection, and raises an event if the host caused it: an operator who searches for the cause
     /// of a "connection error" finds it there.
-    fn tell_end(&self, reason: CloseReason) {
+    fn log_end(&self, reason: CloseReason) {
         // An orderly logout or a closed TCP connection is no fault of the host.
         let is_cut_off = matches!(
             reason,
@@ -252,9 +252,9 @@ where
     /// Ends the delay after a wrong CHAP response. The slots of the login and of the attempt stay occupied during the
     /// delay, even if the initiator disconnects.
     fn wait_for_delay(&mut self, cx: &mut Context<'_>) -> Progress {
-        let over = self.penalty.as_mut().is_some_and(|penalty| penalty.as_mut().poll(cx).is_ready());
+        let over = self.answer_delay.as_mut().is_some_and(|penalty| penalty.as_mut().poll(cx).is_ready());
         if over {
-            (self.penalty, self.place, self.attempt) = (None, None, None);
+            (self.answer_delay, self.login_slot, self.attempt) = (None, None, None);
         }
         over
     }
@@ -262,10 +262,10 @@ where
     fn take_notices(&mut self, cx: &mut Context<'_>) -> Progress {
         let mut progress = false;
         // The login was evicted in favor of others.
-        if self.place.as_ref().is_some_and(|place| place.ends.poll_receive(cx).is_ready()) {
+        if self.login_slot.as_ref().is_some_and(|place| place.ends.poll_receive(cx).is_ready()) {
             tracing::info!(peer = %self.ends.peer, "a stalled login was closed in favor of another one");
-            self.place = None;
-            self.break_off();
+            self.login_slot = None;
+            self.close_session();
             progress = true;
         }
         while let Poll::Ready(Some(notice)) = self.notices.poll_receive(cx) {
@@ -273,10 +273,10 @@ where
             match notice {
                 Notice::Close { gone } => {
                     self.gone.push(gone);
-                    self.break_off();
+                    self.close_session();
                 }
-                Notice::Join(joiner) => self.take_in(*joiner),
-                Notice::Leave { portal, gone } => {
+                Notice::Join(joiner) => self.add_connection(*joiner),
+                Notice::PortalClosed { portal, gone } => {
                     self.leave_portal(portal, cx);
                     // A session that survives on another portal drops the sender at once: the portal waits only for
                     // sessions that end with it.
@@ -284,7 +284,7 @@ where
                         self.gone.push(gone);
                     }
                 }
-                Notice::Cut { cid, .. } => self.cut(cid),
+                Notice::CloseConnection { cid, .. } => self.close_connection(cid),
                 // The filter of the capture is evaluated for each connection.
                 Notice::Record(tape) => self.record(&tape),
                 Notice::TellWindow { tell } => {
@@ -295,9 +295,9 @@ where
                 }
                 Notice::TellTasks { tell } => {
                     // The requester may have timed out.
-                    let _ = tell.send(self.machine.standing());
+                    let _ = tell.send(self.machine.command_snapshots());
                 }
-                Notice::MoveAway { within } => self.machine.request_logout(within, self.shard.world.now()),
+                Notice::RequestLogout { within } => self.machine.request_logout(within, self.shard.world.now()),
                 Notice::AccessChanged { applied } => {
                     if self.session.as_mut().is_some_and(|session| !session.see_access()) {
                         tracing::info!(peer = %self.ends.peer, "the address of the host is no longer allowed; \
@@ -305,7 +305,7 @@ where
                         // The sender is kept until the session has ended, so that the publisher of the table waits for
                         // it.
                         self.gone.push(applied);
-                        self.break_off();
+                        self.close_session();
                     }
                 }
             }
@@ -332,7 +332,7 @@ where
         self.machine.handle_timeout(self.shard.world.now());
         // A timeout may have dropped a connection, and the interval is also used to check the path MTU.
         self.note_connections();
-        self.look_at_ways();
+        self.check_path_mtu();
         true
     }
 }

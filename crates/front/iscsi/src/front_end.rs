@@ -10,11 +10,11 @@ mod tasks;
 mod traces;
 
 use crate::access::{AccessView, STAND_INS_HOME};
-use crate::faces::stand_ins;
 use crate::iscsi_shard::IscsiShard;
 use crate::links::Links;
 use crate::portal::OpenPortal;
 use crate::registry::Notice;
+use crate::unit_factory::stand_ins;
 use engine::{
     VolumeHome, VolumeHomes, conductor,
     front::{FrontEnd, Pending, SessionTotals},
@@ -52,7 +52,8 @@ pub async fn conduct<W: World>(shard: Rc<IscsiShard<W>>, inbox: Receiver<Call>, 
     let volumes = VolumeHomes::default();
     let front = Rc::new(IscsiFront::new(shard.clone(), volumes.clone(), Links(addresses)));
     shard.world.spawn(front.clone().watch_links(address_changes));
-    conductor::conduct(shard.engine.clone(), inbox, conductor::Facts { io, node, secret }, (volumes, front)).await;
+    conductor::conduct(shard.engine.clone(), inbox, conductor::EngineFacts { io, node, secret }, (volumes, front))
+        .await;
 }
 
 /// Front end: open portals, and the state from which access snapshots are built.

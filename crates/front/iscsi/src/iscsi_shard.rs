@@ -1,14 +1,14 @@
 //! iSCSI front end on one shard: its units, the access snapshot, and the messages between shards.
 
 use crate::access::{AccessView, LunEntry, LunMap};
+use crate::coalesced_events::CoalescedEvents;
 use crate::recording::Recordings;
 use crate::registry::Registry;
-use crate::repeats::Repeats;
-use crate::scsi_unit::{self, Done, PendingCommand, ScsiUnit, TraceRoom, Units};
-use crate::turns::Scheduler;
+use crate::scheduling::Scheduler;
+use crate::scsi_unit::{self, Completed, PendingCommand, ScsiUnit, TraceRoom, Units};
 use engine::{
     Limits, ShardContext,
-    peers::{Job, Peers, Resident, begin},
+    peers::{Job, Peers, ShardState, begin},
 };
 use model::{Host, Name, Target, VolumeId, event};
 use shard::mailbox::{Receiver, Sender};
@@ -33,9 +33,9 @@ pub struct RemoteCommand {
     /// Unit on the receiving shard.
     pub entry: LunEntry,
     /// Command with its issuer.
-    pub ran: PendingCommand,
+    pub command: PendingCommand,
     /// Channel for the result.
-    pub back: Sender<Done>,
+    pub back: Sender<Completed>,
 }
 
 impl<W: World> From<Job<IscsiShard<W>>> for Message<W> {
@@ -101,19 +101,19 @@ pub struct IscsiShard<W: World> {
     /// none of them.
     pub handed_over: RefCell<BTreeMap<VolumeId, scsi::PersistentState>>,
     /// Scheduling state of the sessions.
-    pub turns: Scheduler,
+    pub scheduler: Scheduler,
     /// Packet captures, on all shards.
     pub recordings: Recordings,
     /// Memory budget of the I/O traces, on all shards.
     pub trace_room: TraceRoom,
     /// Coalesced events about commands to unmapped LUNs, of this shard's sessions.
-    pub hidden: Repeats<W>,
+    pub unmapped_lun_events: CoalescedEvents<W>,
     /// Coalesced events about connections closed because of a timeout or protocol violation, of this shard's sessions.
-    pub cut_off: Repeats<W>,
+    pub cut_off: CoalescedEvents<W>,
     peers: Peers<Message<W>>,
 }
 
-impl<W: World> Resident<W> for IscsiShard<W> {
+impl<W: World> ShardState<W> for IscsiShard<W> {
     fn world(&self) -> &W {
         &self.world
     }
@@ -123,7 +123,7 @@ impl<W: World> IscsiShard<W> {
     /// Creates the front end on the shard of `engine`.
     pub fn new(engine: Rc<ShardContext<W>>, shared: Shared<W>, target_config: iscsi::target::Config) -> Self {
         let Shared { registry, stream_options, recordings, trace_room, peers } = shared;
-        let repeats = |code| Repeats::told_to(engine.world.clone(), engine.events.clone(), code);
+        let repeats = |code| CoalescedEvents::new(engine.world.clone(), engine.events.clone(), code);
         Self {
             world: engine.world.clone(),
             index: engine.index,
@@ -137,8 +137,8 @@ impl<W: World> IscsiShard<W> {
             units: Units::default(),
             withdrawn: RefCell::default(),
             handed_over: RefCell::default(),
-            turns: Scheduler::default(),
-            hidden: repeats(event::LUN_HIDDEN),
+            scheduler: Scheduler::default(),
+            unmapped_lun_events: repeats(event::LUN_HIDDEN),
             cut_off: repeats(event::HOST_CUT_OFF),
             recordings,
             trace_room,
@@ -227,11 +227,11 @@ impl<W: World> IscsiShard<W> {
 
     /// Executes a command from another shard. The result is discarded if the session has ended.
     fn run_remote_command(&self, errand: RemoteCommand) {
-        let RemoteCommand { entry, ran, back } = errand;
+        let RemoteCommand { entry, command: ran, back } = errand;
         let _ = match self.unit_at(&entry) {
-            None => back.send(scsi_unit::absent(ran)),
-            Some(unit) => match scsi_unit::run_at_once(&unit, ran.brief()) {
-                Some(end) => back.send(Done { task: ran.task, clock: ran.clock, end }),
+            None => back.send(scsi_unit::answer_closed_unit(ran)),
+            Some(unit) => match scsi_unit::run_fast_path(&unit, ran.as_fast_path()) {
+                Some(end) => back.send(Completed { task: ran.task, clock: ran.clock, result: end }),
                 None => {
                     return begin(&self.world, async move { drop(back.send(scsi_unit::run(unit, ran).await)) });
                 }

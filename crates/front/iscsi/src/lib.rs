@@ -13,27 +13,27 @@
 
 pub mod access;
 mod balance;
+mod coalesced_events;
 mod connection;
-mod faces;
 mod front_end;
-mod hidden;
 mod iscsi_shard;
-mod joiner;
+mod joining_connection;
 mod links;
 mod logins;
 pub mod nexus;
 mod portal;
-mod reach;
 mod recording;
 pub mod registry;
-mod repeats;
-mod replaced;
+mod replaced_luns;
+mod scheduling;
 mod scsi_unit;
 mod session;
 mod start;
-mod turns;
+mod unit_factory;
+mod unit_route;
+mod unmapped_lun;
 
 pub use front_end::{Facts, conduct};
 pub use iscsi_shard::IscsiShard;
 pub use links::{Links, NoLink};
-pub use start::{ShardSeed, target_config, tickets};
+pub use start::{ShardSeed, shard_seeds, target_config};

@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 /// Age at which a login that has sent a request may be evicted.
-const PATIENCE: Duration = Duration::from_secs(2);
+const EVICTION_AGE: Duration = Duration::from_secs(2);
 
 /// Bounds of [`Logins`].
 #[derive(Clone, Copy, Debug)]
@@ -102,7 +102,7 @@ impl Logins {
     fn make_room(&mut self, may: impl Fn(&Login) -> bool, now: Time) -> Option<()> {
         let here = || self.under_way.iter().filter(|(_, login)| may(login) && !login.is_held);
         let silent = here().find(|(_, login)| !login.has_asked);
-        let victim = silent.or_else(|| here().find(|(_, login)| now.since(login.since) >= PATIENCE));
+        let victim = silent.or_else(|| here().find(|(_, login)| now.since(login.since) >= EVICTION_AGE));
         let id = victim.map(|(&id, _)| id)?;
         self.end(id);
         Some(())

@@ -1,7 +1,7 @@
 //! Portal: accepts TCP connections on the conductor and distributes them over all shards round-robin.
 
 use crate::iscsi_shard::{IscsiShard, Message};
-use crate::registry::LoginPlace;
+use crate::registry::LoginSlot;
 use shard::mailbox::{self, Receiver, Sender};
 use shard::{Listener, Stream, World};
 use std::cell::Cell;
@@ -60,7 +60,7 @@ async fn accept_until_closed<W: World>(
         match accepted.await {
             None => return,
             Some(Ok(stream)) => match shard.registry.begin_login(stream.peer_address().ip(), shard.world.now()) {
-                Some(place) => deal(&shard, stream, place, &next),
+                Some(place) => assign_connection(&shard, stream, place, &next),
                 // Dropped: the peer sees a reset. A slot becomes free when another login ends.
                 None => tracing::warn!(peer = %stream.peer_address(), "too many logins under way; connection closed"),
             },
@@ -74,7 +74,7 @@ async fn accept_until_closed<W: World>(
     }
 }
 
-fn deal<W: World>(shard: &Rc<IscsiShard<W>>, stream: W::Stream, place: LoginPlace, next: &Cell<usize>) {
+fn assign_connection<W: World>(shard: &Rc<IscsiShard<W>>, stream: W::Stream, place: LoginSlot, next: &Cell<usize>) {
     // Round-robin over all portals together, so that the sessions spread evenly.
     let home = next.get() % shard.limits.shards;
     next.set(next.get().wrapping_add(1));

@@ -2,10 +2,10 @@
 
 use crate::access::canonical;
 use crate::balance::{Balancer, Candidate, Counted, surplus};
-use crate::joiner::Joiner;
+use crate::joining_connection::JoiningConnection;
 use crate::logins::{Bounds, Logins};
 use crate::nexus::{NexusName, SessionId};
-use crate::recording::Tape;
+use crate::recording::CaptureBuffer;
 use engine::{Latencies, Limits, front::SessionTotals};
 use iscsi::chap::Authentication;
 use iscsi::target::CommandSnapshot;
@@ -62,7 +62,7 @@ pub struct Entry {
     /// Portal of that connection.
     pub portal: SocketAddr,
     /// True when the session was redirected there and may be redirected again.
-    pub was_sent: bool,
+    pub was_redirected: bool,
     /// Connections of the session.
     pub connections: Vec<ConnectionReport>,
     /// Shard on which the session runs.
@@ -123,9 +123,9 @@ pub enum Notice {
         gone: Sender<()>,
     },
     /// Add a connection that has logged in to the session.
-    Join(Box<Joiner>),
+    Join(Box<JoiningConnection>),
     /// Close the connections that were accepted by a portal.
-    Leave {
+    PortalClosed {
         /// Address of the portal.
         portal: SocketAddr,
         /// Dropped when nothing of these connections is running any longer.
@@ -133,19 +133,19 @@ pub enum Notice {
     },
     /// Ask the initiator to log out and log in again, because the session belongs to another portal. The session is
     /// closed if the initiator does not log out in time.
-    MoveAway {
+    RequestLogout {
         /// Time for the logout.
         within: Duration,
     },
     /// Close one connection.
-    Cut {
+    CloseConnection {
         /// CID of the connection.
         cid: u16,
         /// Dropped when the connection is closed.
         cut: Sender<()>,
     },
     /// Record the connections of the session into a packet capture.
-    Record(Tape),
+    Record(CaptureBuffer),
     /// Report the command window: ExpCmdSN and MaxCmdSN.
     TellWindow {
         /// Channel for the report.
@@ -189,7 +189,7 @@ struct Table {
 const REFUSED_MAX: usize = 256;
 
 /// Slot of a login in progress. Dropping it frees the slot.
-pub struct LoginPlace {
+pub struct LoginSlot {
     registry: Registry,
     id: u64,
     /// Closes when the login is evicted in favor of others.
@@ -197,15 +197,15 @@ pub struct LoginPlace {
 }
 
 /// Back-off policy after failed CHAP logins.
-const GUESSES: Policy = Policy {
-    free: 3,
-    first: Duration::from_millis(250),
-    most: Duration::from_secs(10),
+const CHAP_BACKOFF: Policy = Policy {
+    free_failures: 3,
+    first_delay: Duration::from_millis(250),
+    max_delay: Duration::from_secs(10),
     of_name_max: 1,
     of_address_max: 4,
     // A host logs in with all of its paths at the same time, so a known one has no concurrency limit.
     known_max: usize::MAX,
-    memory: Duration::from_secs(15 * 60),
+    expiry: Duration::from_secs(15 * 60),
     remembered_max: 4096,
 };
 
@@ -224,15 +224,15 @@ impl Registry {
             refused: Vec::new(),
             limits,
         };
-        Self { table: Arc::new(Mutex::new(table)), throttle: LoginThrottle::new(GUESSES) }
+        Self { table: Arc::new(Mutex::new(table)), throttle: LoginThrottle::new(CHAP_BACKOFF) }
     }
 
     /// Reserves a slot for a login from `address`. `None` when the bounds are reached and no other login may be
     /// evicted.
     #[must_use]
-    pub fn begin_login(&self, address: IpAddr, now: Time) -> Option<LoginPlace> {
+    pub fn begin_login(&self, address: IpAddr, now: Time) -> Option<LoginSlot> {
         let (id, ends) = self.lock().logins.begin(address.to_canonical(), now)?;
-        Some(LoginPlace { registry: self.clone(), id, ends })
+        Some(LoginSlot { registry: self.clone(), id, ends })
     }
 
     /// Starts an authentication attempt of `initiator` at `address`. `None` when too many attempts have failed and
@@ -272,7 +272,7 @@ impl Registry {
         };
         // A successful login proves that the earlier cause was corrected.
         table.refused.retain(|refused| !is_it(refused));
-        session.was_sent = table.balancer.arrived(&session.nexus, canonical(session.portal));
+        session.was_redirected = table.balancer.arrived(&session.nexus, canonical(session.portal));
         let same = |(_, other): &(&SessionId, &Arc<Entry>)| other.nexus == session.nexus;
         // Replaced sessions stay registered until they have ended and leave by themselves.
         let replaced = table.sessions.iter().filter(same).map(|(&id, other)| (id, other.clone())).collect();
@@ -303,7 +303,7 @@ impl Registry {
     #[must_use]
     pub fn surplus(&self, candidates: &[Candidate]) -> Vec<NexusName> {
         let table = self.lock();
-        let sent = table.sessions.values().filter(|entry| entry.was_sent);
+        let sent = table.sessions.values().filter(|entry| entry.was_redirected);
         surplus(candidates, &counted(&table.sessions), &sent.map(|entry| &entry.nexus).collect())
     }
 
@@ -311,8 +311,8 @@ impl Registry {
     pub fn refuse(&self, login: RefusedLogin) {
         let mut table = self.lock();
         let is_it = |known: &RefusedLogin| {
-            (&known.initiator, known.address, &known.target, &known.why)
-                == (&login.initiator, login.address, &login.target, &login.why)
+            (&known.initiator, known.address, &known.target, &known.reason)
+                == (&login.initiator, login.address, &login.target, &login.reason)
         };
         // A repeated cause moves to the end of the list with its count.
         let known = table.refused.iter().position(is_it).map(|at| table.refused.remove(at));
@@ -320,8 +320,8 @@ impl Registry {
         if table.refused.len() >= REFUSED_MAX {
             table.refused.remove(0);
         }
-        let times = known.map_or(1, |known| known.times.saturating_add(1));
-        table.refused.push(RefusedLogin { times, ..login });
+        let times = known.map_or(1, |known| known.count.saturating_add(1));
+        table.refused.push(RefusedLogin { count: times, ..login });
     }
 
     /// Restores denied logins of an earlier run, the latest one first.
@@ -409,7 +409,7 @@ fn counted(sessions: &BTreeMap<SessionId, Arc<Entry>>) -> Vec<Counted<'_>> {
     sessions.values().filter(|entry| !entry.is_discovery()).map(|entry| entry.counted()).collect()
 }
 
-impl LoginPlace {
+impl LoginSlot {
     /// Marks the login as having sent a request.
     pub fn asked(&self) {
         self.registry.lock().logins.asked(self.id);
@@ -421,7 +421,7 @@ impl LoginPlace {
     }
 }
 
-impl Drop for LoginPlace {
+impl Drop for LoginSlot {
     fn drop(&mut self) {
         self.registry.lock().logins.end(self.id);
     }

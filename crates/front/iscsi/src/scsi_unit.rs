@@ -2,25 +2,26 @@
 
 mod reservations;
 mod sanitize;
-mod standing;
+mod task_location;
 mod trace;
 mod units;
 
 pub(crate) use reservations::kind_of;
-pub(crate) use standing::TaskLocation;
+pub(crate) use task_location::TaskLocation;
 pub(crate) use trace::TraceRoom;
 use trace::{Ended, Tracer};
 pub(crate) use units::Units;
 
-use crate::repeats::Repeats;
+use crate::coalesced_events::CoalescedEvents;
 use engine::{
     front::{FrontUnit, Pending},
-    unit::{Clock, Store, Unit},
+    unit::{CommandStart, Store, Unit},
 };
 use iscsi::TaskId;
 use model::{VolumeCounters, VolumeId, VolumeReport};
 use scsi::{
-    Incoming, InitiatorPort, LogicalUnit, ManagementOutcome, NexusId, Outcome, Status, TargetPort, TaskManagement,
+    InitiatorPort, LogicalUnit, ManagementOutcome, NexusId, Outcome, PendingDataCounter, Status, TargetPort,
+    TaskManagement,
 };
 use shard::{Time, World};
 use std::cell::RefCell;
@@ -38,7 +39,7 @@ pub struct ScsiUnit<W: World> {
     /// Attached nexuses with their initiator names.
     nexuses: RefCell<BTreeMap<NexusId, String>>,
     /// Coalesced events about reservation conflicts.
-    conflicts: Repeats<W>,
+    conflicts: CoalescedEvents<W>,
 }
 
 /// Command for execution on a unit.
@@ -50,9 +51,9 @@ pub struct PendingCommand {
     /// Command with its data.
     pub command: scsi::Command,
     /// Announced data direction, on which the residual count depends.
-    pub way: DataDirection,
+    pub direction: DataDirection,
     /// Start time.
-    pub clock: Clock,
+    pub clock: CommandStart,
 }
 
 /// Data direction announced by the initiator.
@@ -74,23 +75,23 @@ pub struct FastPathCommand<'a> {
     /// Command with its data.
     pub command: scsi::CommandRef<'a>,
     /// Announced data direction, on which the residual count depends.
-    pub way: DataDirection,
+    pub direction: DataDirection,
     /// Start time.
-    pub clock: Clock,
+    pub clock: CommandStart,
 }
 
 /// Completed command.
-pub struct Done {
+pub struct Completed {
     /// Task identifier of the connection.
     pub task: TaskId,
     /// Start time.
-    pub clock: Clock,
+    pub clock: CommandStart,
     /// Result.
-    pub end: End,
+    pub result: CommandResult,
 }
 
 /// Result of a command.
-pub struct End {
+pub struct CommandResult {
     /// Status, sense data and data-in.
     pub outcome: Outcome,
     /// Data-out bytes received with the command.
@@ -131,8 +132,8 @@ fn needed_by(cdb: scsi::Cdb, shape: &scsi::Shape, way: DataDirection) -> Option<
 }
 
 /// Executes a command on its unit.
-pub(crate) async fn run<W: World>(unit: Rc<ScsiUnit<W>>, ran: PendingCommand) -> Done {
-    let PendingCommand { task, nexus, command, way, clock } = ran;
+pub(crate) async fn run<W: World>(unit: Rc<ScsiUnit<W>>, ran: PendingCommand) -> Completed {
+    let PendingCommand { task, nexus, command, direction: way, clock } = ran;
     // The meter counts the command as in flight until it is ended or dropped.
     let metered = unit.unit.meter.begin(&unit.world, &unit.unit.latencies, clock);
     let written = command.data_out.len() as u64;
@@ -146,21 +147,26 @@ pub(crate) async fn run<W: World>(unit: Rc<ScsiUnit<W>>, ran: PendingCommand) ->
     }
     let ended = metered.end();
     unit.trace_end(number, &Ended { nexus, cdb, clock, ended, written, outcome: &outcome });
-    Done { task, clock, end: End { outcome, written, needed, ended } }
+    Completed { task, clock, result: CommandResult { outcome, written, needed, ended } }
 }
 
 impl PendingCommand {
     /// Borrowed view of the command, for the fast path.
-    pub fn brief(&self) -> FastPathCommand<'_> {
-        FastPathCommand { nexus: self.nexus, command: self.command.borrowed(), way: self.way, clock: self.clock }
+    pub fn as_fast_path(&self) -> FastPathCommand<'_> {
+        FastPathCommand {
+            nexus: self.nexus,
+            command: self.command.borrowed(),
+            direction: self.direction,
+            clock: self.clock,
+        }
     }
 }
 
 /// Executes a command that completes synchronously. `None` when it cannot; it has had no effect in this case.
 #[inline]
-pub(crate) fn run_at_once<W: World>(unit: &ScsiUnit<W>, brief: FastPathCommand<'_>) -> Option<End> {
-    let FastPathCommand { nexus, command, way, clock } = brief;
-    let outcome = unit.logical_unit.execute_at_once(nexus, command)?;
+pub(crate) fn run_fast_path<W: World>(unit: &ScsiUnit<W>, brief: FastPathCommand<'_>) -> Option<CommandResult> {
+    let FastPathCommand { nexus, command, direction: way, clock } = brief;
+    let outcome = unit.logical_unit.execute_fast_path(nexus, command)?;
     let written = command.data_out.len() as u64;
     let needed = match outcome.status {
         // The residual of a read is computed from the data returned.
@@ -176,20 +182,25 @@ pub(crate) fn run_at_once<W: World>(unit: &ScsiUnit<W>, brief: FastPathCommand<'
     unit.unit.meter.pass(&unit.unit.latencies, clock, ended);
     let number = unit.tracer.begin();
     unit.trace_end(number, &Ended { nexus, cdb: command.cdb, clock, ended, written, outcome: &outcome });
-    Some(End { outcome, written, needed, ended })
+    Some(CommandResult { outcome, written, needed, ended })
 }
 
 /// Answers a command for a unit that no longer exists.
-pub(crate) fn absent(ran: PendingCommand) -> Done {
-    let outcome = scsi::absent::execute(ran.command.cdb, &[]);
-    let end = End { outcome, written: 0, needed: ran.way.of_nothing(), ended: ran.clock.began };
-    Done { task: ran.task, clock: ran.clock, end }
+pub(crate) fn answer_closed_unit(ran: PendingCommand) -> Completed {
+    let outcome = scsi::no_unit::execute(ran.command.cdb, &[]);
+    let end = CommandResult { outcome, written: 0, needed: ran.direction.of_nothing(), ended: ran.clock.began };
+    Completed { task: ran.task, clock: ran.clock, result: end }
 }
 
 impl<W: World> ScsiUnit<W> {
     /// Creates the SCSI unit of `unit`, without any attached nexus. Reservation conflicts are reported through
     /// `conflicts`.
-    pub fn new(world: W, unit: Rc<Unit<W>>, logical_unit: LogicalUnit<Rc<Store<W>>>, conflicts: Repeats<W>) -> Self {
+    pub fn new(
+        world: W,
+        unit: Rc<Unit<W>>,
+        logical_unit: LogicalUnit<Rc<Store<W>>>,
+        conflicts: CoalescedEvents<W>,
+    ) -> Self {
         let (tracer, nexuses) = Default::default();
         Self { unit, logical_unit, world, tracer, nexuses, conflicts }
     }
@@ -205,12 +216,12 @@ impl<W: World> ScsiUnit<W> {
         nexus: NexusId,
         initiator: InitiatorPort,
         port: TargetPort,
-        incoming: Arc<Incoming>,
+        incoming: Arc<PendingDataCounter>,
         read_only: bool,
     ) {
         self.nexuses.borrow_mut().insert(nexus, initiator.name.clone());
         self.logical_unit.attach(nexus, initiator, Rc::new(port));
-        self.logical_unit.set_incoming(nexus, incoming);
+        self.logical_unit.set_pending_data(nexus, incoming);
         self.logical_unit.set_read_only(nexus, read_only);
     }
 
@@ -233,7 +244,7 @@ impl<W: World> ScsiUnit<W> {
     }
 
     /// Reports to `nexus` that the unit has replaced another one under its LUN.
-    pub fn took_the_place_of_another(&self, nexus: NexusId) {
+    pub fn replaced_other_unit(&self, nexus: NexusId) {
         self.logical_unit.replaced_other_unit(nexus);
     }
 

@@ -1,12 +1,12 @@
 //! Session in full feature phase: its LUN map, the attached units, and the cleanup at its end.
 
 use crate::access::{LunEntry, LunMap, target_port};
-use crate::hidden;
 use crate::iscsi_shard::{IscsiShard, Message};
 use crate::nexus::{NexusName, SessionId};
-use crate::reach::UnitRoute;
 use crate::registry::{Counters, Entry, Notice};
-use crate::replaced::Replaced;
+use crate::replaced_luns::ReplacedLuns;
+use crate::unit_route::UnitRoute;
+use crate::unmapped_lun;
 use iscsi::{CloseReason, Negotiated, SessionType};
 use model::{Subject, SubjectKind, VolumeId};
 use scsi::{InitiatorPort, NexusId, Outcome, Status};
@@ -48,12 +48,12 @@ pub(crate) struct Session<W: World> {
     /// LUNs.
     attached: Vec<(u16, UnitRoute<W>)>,
     /// LUNs that addressed another volume before.
-    replaced: Replaced,
+    replaced: ReplacedLuns,
 }
 
 /// Addresses of the two endpoints of a connection.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ends {
+pub(crate) struct Endpoints {
     /// Address of the initiator.
     pub peer: SocketAddr,
     /// Local address.
@@ -68,7 +68,7 @@ impl<W: World> Session<W> {
         shard: &Rc<IscsiShard<W>>,
         id: SessionId,
         facts: &Negotiated,
-        ends: Ends,
+        ends: Endpoints,
         notices: Sender<Notice>,
     ) -> (Self, Vec<Receiver<()>>) {
         // Shared with the registry, which reads the counters without asking the session.
@@ -86,7 +86,7 @@ impl<W: World> Session<W> {
             peer: ends.peer,
             portal: ends.portal,
             // Set by the registry, which knows the pending redirections.
-            was_sent: false,
+            was_redirected: false,
             connections: Vec::new(),
             shard: shard.index,
             tsih: identity.tsih.0,
@@ -116,7 +116,7 @@ impl<W: World> Session<W> {
             luns: Rc::default(),
             access_epoch: 0,
             attached: Vec::new(),
-            replaced: Replaced::default(),
+            replaced: ReplacedLuns::default(),
         };
         // The LUN map must exist before the first command.
         session.see_access();
@@ -179,12 +179,12 @@ impl<W: World> Session<W> {
         let shown = scsi::Lun(lun).number().and_then(|number| Some((number, self.luns.get(&number)?.unit)));
         match shown {
             Some((number, unit)) if self.replaced.take_report_due(number, unit) => {
-                scsi::absent::replaced(cdb, &self.lun_numbers())
+                scsi::no_unit::replaced(cdb, &self.lun_numbers())
             }
-            Some(_) => scsi::absent::execute(cdb, &self.lun_numbers()),
+            Some(_) => scsi::no_unit::execute(cdb, &self.lun_numbers()),
             None => {
                 self.report_unmapped_lun(lun, cdb);
-                scsi::absent::execute(cdb, &self.lun_numbers())
+                scsi::no_unit::execute(cdb, &self.lun_numbers())
             }
         }
     }
@@ -202,11 +202,11 @@ impl<W: World> Session<W> {
         let view = self.shard.access.borrow().clone();
         let found = view.host_of(&self.initiator, self.peer.ip()).zip(view.target_of(&self.target));
         let Some((host, target)) = found else { return };
-        self.shard.hidden.happened(&format!("{} {} {number}", host.name, target.name), || {
+        self.shard.unmapped_lun_events.record(&format!("{} {} {number}", host.name, target.name), || {
             let subject = Subject::new(SubjectKind::Host, &host.name);
             let what =
                 format!("host {} requested LUN {number} of {}, which is not mapped to it", host.name, self.target);
-            let why = hidden::why(&view, host, target, self.tag, number);
+            let why = unmapped_lun::explain(&view, host, target, self.tag, number);
             (subject, what, format!("{}, {why}", cdb.operation_name()))
         });
     }
@@ -215,7 +215,7 @@ impl<W: World> Session<W> {
     /// host.
     pub(crate) fn was_cut_off(&self, reason: CloseReason) {
         let (initiator, peer) = (&self.initiator, self.peer.ip());
-        self.shard.cut_off.happened(&format!("{initiator} {peer} {reason}"), || {
+        self.shard.cut_off.record(&format!("{initiator} {peer} {reason}"), || {
             let host = self.shard.access.borrow().host_of(initiator, peer).map(|host| host.name.to_string());
             let host = host.unwrap_or_else(|| initiator.clone());
             let what = format!("session of host {host} closed ({initiator} at {peer})");
@@ -225,7 +225,7 @@ impl<W: World> Session<W> {
 
     /// Executes REPORT LUNS. After it, LUNs that address another volume than before become accessible.
     pub(crate) fn report_luns(&mut self, cdb: scsi::Cdb) -> Outcome {
-        let outcome = scsi::absent::report_luns(cdb, &self.lun_numbers());
+        let outcome = scsi::no_unit::report_luns(cdb, &self.lun_numbers());
         // Only a successful REPORT LUNS tells the initiator what the LUNs address now.
         if outcome.status == Status::Good {
             self.inventory_reported();
@@ -239,7 +239,7 @@ impl<W: World> Session<W> {
         let nexus = self.nexus();
         self.replaced.reported(&self.luns);
         for (_, reach) in &self.attached {
-            self.at_home(reach.entry, move |unit| unit.inventory_reported(nexus));
+            self.run_on_home(reach.entry, move |unit| unit.inventory_reported(nexus));
         }
     }
 
@@ -248,7 +248,7 @@ impl<W: World> Session<W> {
     pub(crate) fn commands_lost(&mut self, lun: u64) {
         let nexus = self.nexus();
         if let Some(entry) = self.find(lun).map(|reach| reach.entry) {
-            self.at_home(entry, move |unit| unit.commands_lost(nexus));
+            self.run_on_home(entry, move |unit| unit.commands_lost(nexus));
         }
     }
 
@@ -300,14 +300,14 @@ impl<W: World> Session<W> {
         let port = target_port(&self.target, self.tag);
         let reach = UnitRoute::new(entry);
         // The unit clears commands that still wait for data through this counter.
-        let incoming = reach.incoming.clone();
+        let incoming = reach.pending_data.clone();
         self.attached.insert(at, (number, reach));
         // Evaluated before the unit is attached: it answers true once.
         let replaces = self.replaced.take_first_use(number);
-        self.at_home(entry, move |unit| {
+        self.run_on_home(entry, move |unit| {
             unit.attach(nexus, initiator, port, incoming, entry.read_only);
             if replaces {
-                unit.took_the_place_of_another(nexus);
+                unit.replaced_other_unit(nexus);
             }
         });
     }
@@ -324,20 +324,20 @@ impl<W: World> Session<W> {
             match seen.get(&reach.entry.unit) {
                 Some(&(number, entry)) if number == was && entry.is_same_place(&reach.entry) => {
                     if inventory_changed {
-                        self.at_home(entry, move |unit| unit.inventory_changed(nexus, entry.read_only));
+                        self.run_on_home(entry, move |unit| unit.inventory_changed(nexus, entry.read_only));
                     }
                     reach.redirect(entry);
                     self.attached.push((number, reach));
                 }
                 // A unit under another LUN is attached again at first use, or after REPORT LUNS if the LUN was
                 // replaced.
-                _ => self.at_home(reach.entry, move |unit| unit.withdraw(nexus)),
+                _ => self.run_on_home(reach.entry, move |unit| unit.withdraw(nexus)),
             }
         }
     }
 
     /// Runs `work` with the unit on its home shard. Does not wait for it.
-    fn at_home(&self, entry: LunEntry, work: impl FnOnce(&crate::scsi_unit::ScsiUnit<W>) + Send + 'static) {
+    fn run_on_home(&self, entry: LunEntry, work: impl FnOnce(&crate::scsi_unit::ScsiUnit<W>) + Send + 'static) {
         // Units of this shard are called directly; the state of a unit is never touched from another shard.
         if entry.home == self.shard.index {
             if let Some(unit) = self.shard.unit_at(&entry) {

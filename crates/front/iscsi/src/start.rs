@@ -1,10 +1,10 @@
 //! Startup of the shards of a daemon: the engine's part of each shard, and this front end on top of it.
 
-use crate::faces::Faces;
 use crate::iscsi_shard::{IscsiShard, Message, Shared};
 use crate::recording::Recordings;
 use crate::registry::Registry;
 use crate::scsi_unit::TraceRoom;
+use crate::unit_factory::UnitFactory;
 use engine::peers::Peers;
 use engine::{Limits, ShardContext};
 use shard::mailbox::Receiver;
@@ -24,7 +24,7 @@ pub struct ShardSeed<W: World> {
 
 /// Returns the startup parameters of all shards of a daemon.
 #[must_use]
-pub fn tickets<W: World>(limits: Limits, stream_options: &StreamOptions) -> Vec<ShardSeed<W>> {
+pub fn shard_seeds<W: World>(limits: Limits, stream_options: &StreamOptions) -> Vec<ShardSeed<W>> {
     let (peers, inboxes) = Peers::new(limits.shards);
     let shared = Shared {
         registry: Registry::new(limits),
@@ -37,7 +37,7 @@ pub fn tickets<W: World>(limits: Limits, stream_options: &StreamOptions) -> Vec<
         let shared = shared.clone();
         ShardSeed { index: engine.index, engine, shared, inbox }
     };
-    engine::tickets(limits).into_iter().zip(inboxes).map(ticket).collect()
+    engine::shard_seeds(limits).into_iter().zip(inboxes).map(ticket).collect()
 }
 
 impl<W: World> ShardSeed<W> {
@@ -48,7 +48,7 @@ impl<W: World> ShardSeed<W> {
         let config = target_config(&engine.limits);
         let shard = Rc::new(IscsiShard::new(engine.clone(), shared, config));
         // The engine creates the SCSI unit of each volume that it opens through this factory.
-        engine.add_front(Rc::new(Faces::new(&shard)));
+        engine.add_front(Rc::new(UnitFactory::new(&shard)));
         world.spawn(shard.clone().take_messages(inbox));
         shard
     }

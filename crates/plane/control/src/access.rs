@@ -6,9 +6,9 @@
 //! needs to know which of them are open.
 
 use crate::State;
-use crate::absences::Absences;
+use crate::closed_pools::ClosedPools;
 use crate::core::{ChangeGuard, Core};
-use crate::state::lun_memory::Replaced;
+use crate::state::lun_history::Replaced;
 use model::{Order, PortalReport, PortalState, Refusal, Subject, SubjectKind, event};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,12 +19,12 @@ pub(crate) struct Access {
     /// Configured portals, including those that failed to open.
     portals: Mutex<Vec<PortalReport>>,
     /// Pools that are not open, with the reasons.
-    pub(crate) absences: Absences,
+    pub(crate) closed_pools: ClosedPools,
 }
 
 impl Access {
     pub(crate) fn new(core: Arc<Core>) -> Self {
-        Self { core, portals: Mutex::default(), absences: Absences::default() }
+        Self { core, portals: Mutex::default(), closed_pools: ClosedPools::default() }
     }
 
     /// Commits the edited state durably and applies it in the data plane. If the data plane refuses, the state
@@ -35,7 +35,7 @@ impl Access {
     pub(crate) async fn commit(
         &self,
         turn: &ChangeGuard<'_>,
-        consent: Consent,
+        consent: Confirmation,
         edit: impl FnOnce(&mut State),
     ) -> Result<(), Refusal> {
         let before = self.core.state();
@@ -68,7 +68,7 @@ impl Access {
             .collect();
         let mut access = self.core.state().access(&open);
         // The sense data of LUNs in closed pools depends on whether an operator is needed.
-        self.absences.mark(&mut access);
+        self.closed_pools.mark(&mut access);
         self.core.engine.done(Order::SetAccess(access)).await
     }
 
@@ -91,7 +91,7 @@ impl Access {
 
 /// Confirmations that a request for a change carries.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Consent {
+pub(crate) struct Confirmation {
     /// True when sessions may end or lose access.
     pub disruption: bool,
     /// True when a LUN that hosts know as one volume may become another.
@@ -100,7 +100,7 @@ pub(crate) struct Consent {
     pub option: &'static str,
 }
 
-impl Consent {
+impl Confirmation {
     /// Confirms everything: for automatic changes and for rollbacks.
     pub(crate) const ALL: Self = Self { disruption: true, luns: true, option: "" };
 

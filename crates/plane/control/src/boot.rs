@@ -36,11 +36,11 @@ impl Control {
         let control = Self::new(settings, store, engine)?;
         // A new state beside a pool of this machine means that the state folder was lost.
         if control.core.store.was_begun() {
-            control.refuse_beside_own_pools().await.inspect_err(|_| control.core.store.abandon())?;
+            control.refuse_with_own_pools().await.inspect_err(|_| control.core.store.abandon())?;
         }
         {
             // Held for the whole start: no request may change an array that is half started.
-            let turn = control.core.turn().await;
+            let turn = control.core.lock_changes().await;
             control.add_default_target(&turn)?;
             // Pending pools are wiped before pools are opened: a half-created pool must not be found by its
             // labels.
@@ -71,7 +71,7 @@ impl Control {
 
     /// Refuses to start with an empty state where a disk carries a pool last owned by a node of this machine:
     /// hosts would lose their volumes to a new array. Pools of other machines do not count.
-    async fn refuse_beside_own_pools(&self) -> Result<(), Refusal> {
+    async fn refuse_with_own_pools(&self) -> Result<(), Refusal> {
         let Some(machine) = machine_id::read() else { return Ok(()) };
         let folders: BTreeSet<PathBuf> = self.core.settings.disk_search.iter().cloned().collect();
         let Some((path, pool, node)) = search::owned_by(&self.core.engine, &folders, machine).await else {
@@ -113,7 +113,7 @@ impl Disks {
         // One limit for all disks together, so that the start is not delayed by each of them.
         let until = Instant::now() + HANDOVER;
         for name in state.disks.keys().filter(|name| !open.contains(*name)) {
-            if !self.open_where_it_was(turn, name, until).await? {
+            if !self.open_at_last_path(turn, name, until).await? {
                 lost.push(name.clone());
             }
         }
@@ -121,7 +121,7 @@ impl Disks {
     }
 
     /// Opens the disk at its last path and returns whether it is there. A disk in use is waited for.
-    async fn open_where_it_was(
+    async fn open_at_last_path(
         &self,
         turn: &ChangeGuard<'_>,
         name: &DiskName,

@@ -4,7 +4,7 @@
 //! where disks are concerned, commits the state, and then answers.
 
 pub(crate) mod auth;
-mod care;
+pub(crate) mod batch;
 pub(crate) mod copies;
 pub(crate) mod disks;
 pub(crate) mod explain;
@@ -12,17 +12,17 @@ pub(crate) mod host_groups;
 pub(crate) mod hosts;
 mod log;
 mod luns;
+mod maintenance;
 mod members;
+mod multi_target;
+pub(crate) mod pool_recovery;
 pub(crate) mod pools;
 pub(crate) mod portal_groups;
 pub(crate) mod portals;
 pub(crate) mod presentations;
 pub(crate) mod remote;
-pub(crate) mod returns;
 pub(crate) mod scrubs;
 pub(crate) mod snapshots;
 pub(crate) mod spares;
-mod spread;
 pub(crate) mod targets;
-pub(crate) mod together;
 pub(crate) mod volumes;

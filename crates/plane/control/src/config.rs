@@ -16,13 +16,13 @@
 //! planned with the rest, changed before the access rules, and rolled back with them.
 
 pub(crate) mod access;
-mod annex;
 mod apply;
-mod back;
 mod document;
 pub(crate) mod export;
-mod makes;
+mod external;
 mod plan;
+mod relogin;
+mod resources;
 mod setup;
 mod steps;
 
@@ -36,12 +36,12 @@ use crate::change::volumes::Volumes;
 use crate::core::Core;
 use crate::isns::IsnsRegistration;
 use crate::sessions::Sessions;
-pub use annex::{AnnexPlan, ExternalSections, Pending, ReceiverEntry, UserEntry};
 pub use apply::{Applied, ApplyConfig, PastConfig, RestoreConfig};
 pub use document::{
     AuthEntry, ChapEntry, DOCUMENT_BYTES_MAX, DiscoveryEntry, DiskEntry, Document, FormerLunEntry, GroupEntry,
     HostEntry, PoolEntry, PortalEntry, PortalGroupEntry, PresentEntry, SpareEntry, TargetEntry, VolumeEntry,
 };
+pub use external::{ExternalPlan, ExternalSections, ProvisionalChange, ReceiverEntry, UserEntry};
 pub use plan::{Plan, Step, StepKind, changes};
 pub use setup::SetupReport;
 use std::sync::Arc;

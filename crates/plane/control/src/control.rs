@@ -10,12 +10,12 @@ use crate::change::copies::Copies;
 use crate::change::disks::Disks;
 use crate::change::host_groups::HostGroups;
 use crate::change::hosts::Hosts;
+use crate::change::pool_recovery::PoolRecovery;
 use crate::change::pools::Pools;
 use crate::change::portal_groups::PortalGroups;
 use crate::change::portals::Portals;
 use crate::change::presentations::Presentations;
 use crate::change::remote::RemoteDisks;
-use crate::change::returns::Returns;
 use crate::change::scrubs::Scrubs;
 use crate::change::snapshots::Snapshots;
 use crate::change::spares::Spares;
@@ -25,6 +25,7 @@ use crate::config::Configuration;
 use crate::core::Core;
 use crate::descriptors::Descriptors;
 use crate::devices::Devices;
+use crate::file_space::FileSpaceMonitor;
 use crate::health::Health;
 use crate::isns::IsnsRegistration;
 use crate::live::Live;
@@ -33,12 +34,11 @@ use crate::memory::Memory;
 use crate::notices::Notices;
 use crate::operations::Operations;
 use crate::privileged::Confinement;
+use crate::reconciler::Reconciler;
 use crate::refused::RefusedLogins;
-use crate::room::FileSpaceMonitor;
 use crate::sessions::Sessions;
-use crate::steward::Reconciler;
+use crate::status::Status;
 use crate::trace::Traces;
-use crate::verdict::Status;
 use crate::{Engine, Settings, Store};
 use model::{Order, Refusal};
 use std::sync::Arc;
@@ -56,7 +56,7 @@ pub struct Control {
     /// Memory of the daemon: its limit and its use.
     pub memory: Arc<Memory>,
     /// Free space of the file systems below disks and volumes that are files.
-    pub room: Arc<FileSpaceMonitor>,
+    pub file_space: Arc<FileSpaceMonitor>,
     /// Use of the open-file limit.
     pub descriptors: Arc<Descriptors>,
     /// Rates of the last second, shared by all clients that watch them.
@@ -104,7 +104,7 @@ pub struct Control {
     /// The status of the array: problems, conditions, findings.
     pub status: Arc<Status>,
     /// Reconcile loop: periodic work that no request starts.
-    pub steward: Arc<Reconciler>,
+    pub reconciler: Arc<Reconciler>,
     /// Long-running operations: rebuilds, scrubs, copies.
     pub operations: Arc<Operations>,
     /// Configuration document: plan, apply, export, restore.
@@ -138,21 +138,21 @@ impl Control {
         let devices = Arc::new(Devices::new(core.clone()));
         let disks = part!(Disks over core, health, devices);
         let volumes = part!(Volumes over core, access, memory);
-        let pools = part!(Pools over core, access, disks, volumes; owns opening, coming_spares);
+        let pools = part!(Pools over core, access, disks, volumes; owns opening, pending_replacements);
         let snapshots = part!(Snapshots over core, access, volumes);
         let copies = part!(Copies over core, pools, volumes, snapshots);
         let spares = part!(Spares over core, disks, pools);
         let scrubs = part!(Scrubs over core, pools);
         let remote_disks = part!(RemoteDisks over core, disks, pools);
-        let returns = part!(Returns over core, access, disks, pools, volumes);
+        let pool_recovery = part!(PoolRecovery over core, access, disks, pools, volumes);
         let portals = part!(Portals over core, access, sessions);
         let presentations = part!(Presentations over core, access, volumes, portals, sessions, refused_logins);
         let isns = Arc::new(IsnsRegistration::new(core.clone(), notices.clone(), portals.clone()));
-        let steward =
+        let reconciler =
             // Bottom-up: a part only receives parts that exist already, so calls cannot form a cycle.
-            part!(Reconciler over core, disks, pools, spares, scrubs, remote_disks, returns, refused_logins; owns seen);
+            part!(Reconciler over core, disks, pools, spares, scrubs, remote_disks, pool_recovery, refused_logins; owns last_round);
         Ok(Self {
-            room: part!(FileSpaceMonitor over core, notices),
+            file_space: part!(FileSpaceMonitor over core, notices),
             descriptors: part!(Descriptors over core, notices),
             live: Arc::new(Live::new(core.clone())),
             memberships: part!(Memberships over core),
@@ -163,7 +163,7 @@ impl Control {
             targets: part!(Targets over core, access),
             auth: part!(Authentication over core, access),
             status: part!(Status over core, access, notices, disks, pools, volumes, portals, sessions, refused_logins, memory, isns),
-            operations: part!(Operations over pools, scrubs, volumes, snapshots, copies, steward),
+            operations: part!(Operations over pools, scrubs, volumes, snapshots, copies, reconciler),
             config: part!(Configuration over core, access, disks, spares, pools, volumes, portals, presentations, sessions, isns; owns applying),
             core,
             access,
@@ -183,7 +183,7 @@ impl Control {
             portals,
             presentations,
             isns,
-            steward,
+            reconciler,
         })
     }
 
@@ -196,7 +196,7 @@ impl Control {
             tracing::warn!(%refusal, "the list of denied logins could not be saved");
         }
         // With the change lock, so that no change is cut off halfway.
-        let turn = self.core.turn().await;
+        let turn = self.core.lock_changes().await;
         let stopped = self.core.engine.done(Order::Stop).await;
         // Leaking the guard keeps the lock locked, so a change that still waits for it never runs.
         std::mem::forget(turn);

@@ -65,7 +65,7 @@ impl Core {
     }
 
     /// Takes the change lock; waits until no other change is in progress.
-    pub(crate) async fn turn(&self) -> ChangeGuard<'_> {
+    pub(crate) async fn lock_changes(&self) -> ChangeGuard<'_> {
         self.change.lock().await
     }
 
@@ -126,14 +126,14 @@ impl Core {
     #[must_use]
     pub fn state_report(&self) -> StateReport {
         let held = self.hold().map(|refusal| refusal.message);
-        StateReport { version: self.store.version(), kept: self.store.versions(), held }
+        StateReport { version: self.store.version(), kept: self.store.versions(), changes_refused: held }
     }
 
     /// Accepts the older version that is served as the current state; changes are allowed again.
     ///
     /// *Errors*: it could not be written, or the folder is not the one that was opened.
     pub async fn accept_state(&self) -> Result<StateReport, Refusal> {
-        let turn = self.turn().await;
+        let turn = self.lock_changes().await;
         let Some(refusal) = self.hold() else { return Ok(self.state_report()) };
         // The pending records of an older version are stale: a pool that was being created then may hold data
         // now, so nothing may be wiped because of them.

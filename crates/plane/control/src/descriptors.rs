@@ -28,12 +28,12 @@ impl Descriptors {
         loop {
             if descriptors::are_short() {
                 enough_since = None;
-                self.look(true);
+                self.record(true);
             } else if descriptors::has_room_for(ROOM) {
                 // A client that keeps taking the last descriptors causes one alert, not one each round.
                 let since = *enough_since.get_or_insert_with(Instant::now);
                 if since.elapsed() >= CALM {
-                    self.look(false);
+                    self.record(false);
                 }
             }
             sleep(ROUND).await;
@@ -41,7 +41,7 @@ impl Descriptors {
     }
 
     /// Records the result of one check.
-    pub(crate) fn look(&self, short: bool) {
+    pub(crate) fn record(&self, short: bool) {
         let node = Subject::new(SubjectKind::Node, &self.core.settings.node);
         if short {
             self.notices.add(event::DESCRIPTORS_SHORT, node, problem(descriptors::allowed().unwrap_or_default()));

@@ -6,10 +6,10 @@
 mod contents;
 
 use crate::Engine;
+use crate::backing::{BackingIdentity, admit_path};
 use crate::core::Core;
-pub(crate) use crate::machine::Found;
 use crate::machine::Machine;
-use crate::medium::{Medium, admit_path};
+pub(crate) use crate::machine::SystemDevice;
 use model::{BlockDeviceReport, BlockDeviceState, Label, Order, Refusal, Size, code};
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 /// Time limit for inspecting one device.
-const PATIENCE: Duration = Duration::from_secs(10);
+const INSPECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Minimum size of a pool disk.
 pub(crate) const SIZE_MIN: Size = Size::mib(64);
 
@@ -47,9 +47,9 @@ impl Devices {
         let found = found.map_err(|error| unreadable(&error.to_string()))?;
         // Inspected in parallel: a device that hangs costs one time limit, not one for each device behind it.
         let mut looks = JoinSet::new();
-        for (place, device) in self.told_of_ours(found).into_iter().enumerate() {
+        for (place, device) in self.exclude_own(found).into_iter().enumerate() {
             let engine = self.core.engine.clone();
-            looks.spawn(async move { (place, look_into(&engine, device).await) });
+            looks.spawn(async move { (place, inspect(&engine, device).await) });
         }
         let mut reports = looks.join_all().await;
         // Inspections end in any order; the list keeps the order of the kernel's.
@@ -72,9 +72,10 @@ impl Devices {
             return Err(no_offer());
         }
         // Compared by device number: the path and the listed device may be different links to one disk.
-        let medium = Medium::at(&path).ok_or_else(no_offer)?;
+        let medium = BackingIdentity::at(&path).ok_or_else(no_offer)?;
         let offered = self.list().await?;
-        let device = offered.iter().find(|device| Medium::at(&device.device) == Some(medium)).ok_or_else(no_offer)?;
+        let device =
+            offered.iter().find(|device| BackingIdentity::at(&device.device) == Some(medium)).ok_or_else(no_offer)?;
         match &device.reason {
             None => Ok(()),
             Some(reason) => Err(refused(format!("{} is not free: {reason}", path.display()))),
@@ -82,7 +83,7 @@ impl Devices {
     }
 
     /// Filters out devices of this array; a device with a partition of this array is in use.
-    fn told_of_ours(&self, found: Vec<Found>) -> Vec<Found> {
+    fn exclude_own(&self, found: Vec<SystemDevice>) -> Vec<SystemDevice> {
         let state = self.core.state();
         let local = state.disks.iter().filter(|(_, record)| record.remote.is_none());
         let disks = local.map(|(name, record)| (format!("disk {name}"), record.path.clone()));
@@ -91,10 +92,10 @@ impl Devices {
             model::Backend::File { path } => Some((format!("volume {name}"), path.clone())),
             _ => None,
         });
-        let ours: Vec<(String, Medium)> =
-            disks.chain(backed).filter_map(|(name, path)| Some((name, Medium::at(path)?))).collect();
+        let ours: Vec<(String, BackingIdentity)> =
+            disks.chain(backed).filter_map(|(name, path)| Some((name, BackingIdentity::at(path)?))).collect();
         let known = |path: &Path| {
-            let medium = Medium::at(path)?;
+            let medium = BackingIdentity::at(path)?;
             ours.iter().find(|(_, other)| *other == medium).map(|(name, _)| name.clone())
         };
         let told = found.into_iter().filter(|device| known(&device.device).is_none()).map(|mut device| {
@@ -112,14 +113,14 @@ impl Devices {
 }
 
 /// Inspects the device; the content of a device in use is not read.
-async fn look_into(engine: &Engine, device: Found) -> BlockDeviceReport {
+async fn inspect(engine: &Engine, device: SystemDevice) -> BlockDeviceReport {
     let path = device.stable_path.as_ref().unwrap_or(&device.device).to_string_lossy().into_owned();
     let kernel = device.device.to_string_lossy().into_owned();
     let mut identity = device.identity.clone();
-    let mut label = device.signature.clone().map(|what| Label::Foreign { what });
+    let mut label = device.signature.clone().map(|what| Label::Foreign { description: what });
     let judged = if device.uses.is_empty() {
         let order = Order::InspectDisk { path: kernel.clone(), remote: None };
-        match timeout(PATIENCE, engine.disk(order)).await {
+        match timeout(INSPECT_TIMEOUT, engine.disk(order)).await {
             Ok(Ok(seen)) => {
                 // Values read from the device itself take precedence over those of udev.
                 let inside = seen.identity;
@@ -138,7 +139,9 @@ async fn look_into(engine: &Engine, device: Found) -> BlockDeviceReport {
                 (BlockDeviceState::InUse, Some("it is in use by another program".to_owned()))
             }
             Ok(Err(refusal)) => (BlockDeviceState::Unknown, Some(format!("{}; {}", refusal.message, refusal.hint))),
-            Err(_) => (BlockDeviceState::Unknown, Some(format!("it did not respond within {} s", PATIENCE.as_secs()))),
+            Err(_) => {
+                (BlockDeviceState::Unknown, Some(format!("it did not respond within {} s", INSPECT_TIMEOUT.as_secs())))
+            }
         }
     } else {
         (BlockDeviceState::InUse, Some(device.uses.join("; ")))
@@ -149,9 +152,9 @@ async fn look_into(engine: &Engine, device: Found) -> BlockDeviceReport {
 }
 
 /// Classifies a device that is not in use and was inspected.
-fn judge(device: &Found, label: Option<&Label>) -> Judged {
+fn judge(device: &SystemDevice, label: Option<&Label>) -> Judged {
     match label {
-        Some(Label::Ours { pool_name, .. }) => {
+        Some(Label::PoolMember { pool_name, .. }) => {
             let reason = format!(
                 "it is a member of the foreign pool {pool_name}: add all of its disks, then run blockyard pool \
                  import {pool_name}"
@@ -160,15 +163,17 @@ fn judge(device: &Found, label: Option<&Label>) -> Judged {
         }
         Some(Label::Damaged) => {
             let reason = "it has a damaged pool label";
-            return (BlockDeviceState::Holding, Some(reason.to_owned()));
+            return (BlockDeviceState::HasData, Some(reason.to_owned()));
         }
-        Some(Label::Foreign { what }) => return (BlockDeviceState::Holding, Some(format!("it holds {what}"))),
+        Some(Label::Foreign { description: what }) => {
+            return (BlockDeviceState::HasData, Some(format!("it holds {what}")));
+        }
         Some(Label::None) | None => {}
     }
     if !device.parts.is_empty() {
         let count = device.parts.len();
         let reason = if count == 1 { "it has a partition".to_owned() } else { format!("it has {count} partitions") };
-        return (BlockDeviceState::Holding, Some(reason));
+        return (BlockDeviceState::HasData, Some(reason));
     }
     match unsuited(device) {
         Some(reason) => (BlockDeviceState::Unsuitable, Some(reason)),
@@ -177,7 +182,7 @@ fn judge(device: &Found, label: Option<&Label>) -> Judged {
 }
 
 /// Returns the reason why the device is unsuitable as a disk, if it is.
-fn unsuited(device: &Found) -> Option<String> {
+fn unsuited(device: &SystemDevice) -> Option<String> {
     if let Some(whole) = &device.whole {
         return Some(format!("it is a partition of {}, which has other partitions", whole.display()));
     }

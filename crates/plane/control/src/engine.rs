@@ -4,9 +4,9 @@
 //! lock.
 
 use model::{
-    Activity, Call, DiskReport, EngineReport, LatencyReport, Order, PoolCheck, PoolReport, PortalReport, Recordings,
-    Refusal, RefusedLogin, Report, SessionDetail, SessionEnd, SessionReport, ShapeOfUnit, SnapshotReport, TaskReport,
-    TraceReport, Traced, VolumeName, VolumeReport, code,
+    Activity, Call, DiskReport, EngineReport, LatencyReport, NamedUnitAttributes, Order, PoolCheck, PoolReport,
+    PortalReport, Recordings, Refusal, RefusedLogin, Report, SessionDetail, SessionEnd, SessionReport, SnapshotReport,
+    TaskReport, TraceReport, Traced, VolumeName, VolumeReport, code,
 };
 use shard::mailbox::Sender;
 use tokio::sync::oneshot;
@@ -46,7 +46,7 @@ impl Engine {
     }
 
     /// Sends the order without waiting for its report.
-    pub fn tell(&self, order: Order) {
+    pub fn send(&self, order: Order) {
         // A data plane that is gone has nothing to do any more.
         let _ = self.0.send(Call::new(order, drop));
     }
@@ -75,7 +75,7 @@ impl Engine {
         /// Sends `Order::VolumeNames`.
         volume_names: VolumeNames(Vec<VolumeName>);
         /// Sends `Order::UnitShapes`.
-        unit_shapes: UnitShapes(Vec<ShapeOfUnit>);
+        unit_shapes: UnitShapes(Vec<NamedUnitAttributes>);
         /// Sends an order whose report is a list of snapshots.
         snapshots: Snapshots(Vec<SnapshotReport>);
         /// Sends an order whose report is one portal.

@@ -1,6 +1,6 @@
 //! Event log: bounded, durable, with repeated events coalesced.
 
-use crate::{Store, standing};
+use crate::{Store, standing_conditions};
 use model::{Event, EventCode, EventSeverity, Raised, Refusal, Subject, Timestamp, event};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -40,19 +40,19 @@ struct StandingEvents(BTreeMap<(EventCode, Subject), u64>);
 impl StandingEvents {
     fn of(events: &VecDeque<Event>) -> Self {
         let mut standing = Self::default();
-        events.iter().for_each(|event| standing.hear(event.number, event.code, &event.subject));
+        events.iter().for_each(|event| standing.update(event.number, event.code, &event.subject));
         standing
     }
 
     /// Updates the standing events with the newest event.
-    fn hear(&mut self, number: u64, code: EventCode, subject: &Subject) {
+    fn update(&mut self, number: u64, code: EventCode, subject: &Subject) {
         self.0.retain(|(topic, of), _| {
-            let stands = standing::of(*topic).expect("only what stands is kept");
+            let stands = standing_conditions::of(*topic).expect("only what stands is kept");
             let ends = stands.ends.contains(&code) || stands.by_hand && code == event::ACKNOWLEDGED;
             // Endings are applied first: an event may end one topic of its subject and start another.
             of != subject || !ends
         });
-        if let Some(stands) = standing::of(code) {
+        if let Some(stands) = standing_conditions::of(code) {
             self.0.insert((stands.topic, subject.clone()), number);
         }
         // Bounded, because standing events are exempt from the limit of the log.
@@ -69,7 +69,7 @@ impl StandingEvents {
 
 /// Filter of an event query.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Wanted {
+pub struct EventFilter {
     /// Lowest event number, exclusive.
     pub after: u64,
     /// Earliest time, inclusive.
@@ -102,7 +102,7 @@ impl EventLog {
         for raised in raised {
             let (code, subject) = (raised.code, raised.subject.clone());
             let number = enter(events, free, raised);
-            standing.hear(number, code, &subject);
+            standing.update(number, code, &subject);
             unwritten.insert(number);
         }
         let mut surplus = events.len().saturating_sub(EVENTS_KEPT);
@@ -130,7 +130,7 @@ impl EventLog {
     }
 
     /// Returns the events that match, oldest first.
-    pub(crate) fn list(&self, wanted: Wanted) -> Vec<Event> {
+    pub(crate) fn list(&self, wanted: EventFilter) -> Vec<Event> {
         let kept = self.kept();
         let is_wanted = |event: &&Event| {
             event.number > wanted.after
@@ -176,9 +176,9 @@ fn enter(kept: &mut VecDeque<Event>, free: &mut u64, raised: Raised) -> u64 {
         };
         return match kept.iter_mut().rev().find(is_same) {
             Some(same) => {
-                same.times += 1;
+                same.count += 1;
                 same.time = same.time.max(raised.time);
-                same.sentence = raised.sentence;
+                same.message = raised.sentence;
                 same.number
             }
             None => push(kept, free, raised),
@@ -196,7 +196,7 @@ fn enter(kept: &mut VecDeque<Event>, free: &mut u64, raised: Raised) -> u64 {
         .find(|event| if crowded { event.code == event::LOGIN_REFUSED } else { event.subject == raised.subject });
     match last.filter(|event| fresh(event) && (crowded || event.is_like(&raised))) {
         Some(same) => {
-            same.times += 1;
+            same.count += 1;
             same.time = same.time.max(raised.time);
             same.number
         }

@@ -1,6 +1,6 @@
 //! Findings of `blockyard doctor`: risks that the status and the settings of the array reveal.
 
-use crate::verdict::Status;
+use crate::status::Status;
 use model::{
     DiskReport, Finding, Level, MeasureReport, MeasureState, MemoryReport, PoolReport, PortalReport, PortalRole,
     PortalState, Problem, Refusal, RefusedLogin, ScrubEvery, SessionKind, SessionReport, Severity, StatusReport,
@@ -28,7 +28,7 @@ impl Status {
         findings.extend(disks.iter().filter_map(former));
         findings.extend(paths(&self.sessions.list().await?, &self.access.portals()));
         findings.extend(self.isns.finding());
-        findings.extend(strangers(&self.refused_logins.list().await?));
+        findings.extend(denied_initiators(&self.refused_logins.list().await?));
         findings.sort_by_key(|finding| Reverse(finding.grade));
         Ok(findings)
     }
@@ -90,7 +90,7 @@ fn problems(status: &StatusReport) -> Vec<Finding> {
         }
     };
     if status.problems.is_empty() {
-        return vec![Finding::good("array", status.verdict.clone())];
+        return vec![Finding::good("array", status.summary.clone())];
     }
     status.problems.iter().map(problem).collect()
 }
@@ -183,7 +183,7 @@ fn paths(sessions: &[SessionReport], portals: &[PortalReport]) -> Vec<Finding> {
     if ways < 2 { Vec::new() } else { lonely.map(finding).collect() }
 }
 
-fn strangers(refused: &[RefusedLogin]) -> Option<Finding> {
+fn denied_initiators(refused: &[RefusedLogin]) -> Option<Finding> {
     let names: BTreeSet<&str> = refused.iter().filter_map(|login| login.initiator.as_deref()).collect();
     if names.is_empty() {
         return None;

@@ -4,8 +4,8 @@
 use crate::config::{Document, access, export};
 use crate::health::smart;
 use crate::recover::Copy;
-use crate::state::lun_memory::LunIndex;
-use crate::store::{sheet, vault};
+use crate::state::lun_history::LunIndex;
+use crate::store::{file_format, node_key};
 use crate::{Settings, State};
 use model::{Timestamp, VolumeId};
 use serde_json::Value;
@@ -14,14 +14,14 @@ use std::path::{Path, PathBuf};
 /// Appends the matching checksum to the content.
 #[must_use]
 pub fn sealed(content: &[u8]) -> Vec<u8> {
-    [content, b"\n", sheet::sum(&[content, b"\n"].concat()).as_bytes()].concat()
+    [content, b"\n", file_format::sum(&[content, b"\n"].concat()).as_bytes()].concat()
 }
 
 /// Checks that a file of the state folder round-trips, and that a state in it can be served.
 pub fn state_file(bytes: &[u8]) {
-    let Ok((header, body)) = sheet::parse(bytes) else { return };
-    let again = sheet::emit(&header, body).expect("what was read can be written");
-    assert_eq!(sheet::parse(&again), Ok((header, body)));
+    let Ok((header, body)) = file_format::parse(bytes) else { return };
+    let again = file_format::emit(&header, body).expect("what was read can be written");
+    assert_eq!(file_format::parse(&again), Ok((header, body)));
     if let Some(copy) = Copy::parse(bytes) {
         assert!(copy.differences(&copy).is_empty());
     }
@@ -32,8 +32,8 @@ pub fn state_file(bytes: &[u8]) {
 /// changes nothing.
 pub fn state(json: &[u8]) {
     let Ok(mut value) = serde_json::from_slice::<Value>(json) else { return };
-    let vault = vault::Vault::of("0badcafe".to_owned(), &[7; 32], Path::new("node.key")).expect("a key");
-    if vault::keys_of(&mut value).is_err() || vault.open(&mut value).is_err() {
+    let vault = node_key::NodeKey::of("0badcafe".to_owned(), &[7; 32], Path::new("node.key")).expect("a key");
+    if node_key::keys_of(&mut value).is_err() || vault.open(&mut value).is_err() {
         return;
     }
     let Ok(state) = serde_json::from_value::<State>(value) else { return };
@@ -107,7 +107,7 @@ pub fn smart(json: &[u8]) {
 
 /// Checks that the text of a key file is a key or is rejected.
 pub fn key(text: &str) {
-    if let Some(vault) = vault::Vault::parse(text, Path::new("node.key")) {
+    if let Some(vault) = node_key::NodeKey::parse(text, Path::new("node.key")) {
         assert!(text.contains(vault.id()));
     }
 }

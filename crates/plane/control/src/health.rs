@@ -25,7 +25,7 @@ const ROUND: Duration = Duration::from_secs(3600);
 /// Delay of the first round after the start, which has enough to do.
 const FIRST: Duration = Duration::from_secs(20);
 /// Time limit for one disk.
-const PATIENCE: Duration = Duration::from_secs(60);
+const SMARTCTL_TIMEOUT: Duration = Duration::from_secs(60);
 /// Limit on the output of `smartctl` in bytes.
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
 
@@ -60,12 +60,12 @@ impl Health {
                 () = crate::system::stopped(&mut stopping) => return,
             }
             wait = ROUND;
-            self.look(&program()).await;
+            self.poll(&program()).await;
         }
     }
 
     /// Polls every local disk; a new complaint raises an event.
-    pub(crate) async fn look(&self, program: &Path) {
+    pub(crate) async fn poll(&self, program: &Path) {
         let disks: Vec<(DiskName, PathBuf)> = self
             .core
             .state()
@@ -146,7 +146,7 @@ async fn ask(program: &Path, device: &Path) -> Result<Option<DiskHealth>, Refusa
         Err(error) => return Err(failed(format!("smartctl cannot be started: {error}"))),
         Ok(child) => child,
     };
-    let (status, answer) = match timeout(PATIENCE, answer_of(child)).await {
+    let (status, answer) = match timeout(SMARTCTL_TIMEOUT, answer_of(child)).await {
         Err(_) => return Err(failed(format!("{} timed out", device.display()))),
         Ok(Err(error)) => {
             return Err(failed(format!("smartctl output for {} cannot be read: {error}", device.display())));

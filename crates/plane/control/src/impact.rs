@@ -5,10 +5,10 @@
 //! without mappings has nothing to lose.
 
 use crate::access::Access;
-use crate::access::Consent;
+use crate::access::Confirmation;
 use crate::core::ChangeGuard;
-use crate::state::lun_memory::Replaced;
-use crate::state::owners::Owners;
+use crate::state::host_index::HostIndex;
+use crate::state::lun_history::Replaced;
 use crate::state::{PresentationRecord, State};
 use model::{Name, Order, Refusal, SessionKind, SessionLoss, SessionReport, VolumeId, code, first_few, is_shown_in};
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ impl Access {
         _turn: &ChangeGuard<'_>,
         before: &State,
         next: &mut State,
-        consent: Consent,
+        consent: Confirmation,
     ) -> Result<Vec<Replaced>, Refusal> {
         // With consent the LUNs are remembered as the new volumes.
         let replaced = if consent.luns {
@@ -124,7 +124,7 @@ type SessionKey<'a> = ((Option<&'a Name>, Option<&'a Name>), &'a str, (u16, u16)
 
 /// Returns the losses of the given sessions, ordered by session.
 pub(crate) fn losses(before: &State, next: &State, sessions: &[SessionReport]) -> Vec<SessionLoss> {
-    let (was, is) = (Owners::of(before), Owners::of(next));
+    let (was, is) = (HostIndex::of(before), HostIndex::of(next));
     // Computed once per key: sessions of one host at one target lose the same.
     let mut known: BTreeMap<SessionKey<'_>, Option<String>> = BTreeMap::new();
     let mut losses = Vec::new();
@@ -140,7 +140,7 @@ pub(crate) fn losses(before: &State, next: &State, sessions: &[SessionReport]) -
             initiator: session.initiator.clone(),
             host: from.cloned(),
             address: session.address,
-            loses,
+            effect: loses,
         });
     }
     losses.sort_by_key(|loss| loss.session);
@@ -148,7 +148,7 @@ pub(crate) fn losses(before: &State, next: &State, sessions: &[SessionReport]) -
 }
 
 fn lost(before: &State, next: &State, ((from, to), target, (tag, tag_after)): SessionKey<'_>) -> Option<String> {
-    let seen = before.seen_at(from?, target, tag);
+    let seen = before.mappings_at(from?, target, tag);
     if seen.is_empty() {
         return None;
     }
@@ -159,7 +159,7 @@ fn lost(before: &State, next: &State, ((from, to), target, (tag, tag_after)): Se
     let Some(to) = to.filter(|_| is_there) else {
         return Some(format!("ends, and loses {}", volumes(seen.values().copied())));
     };
-    let after = next.seen_at(to, target, tag_after);
+    let after = next.mappings_at(to, target, tag_after);
     let gone: Vec<_> = seen.iter().filter(|(place, _)| !after.contains_key(place)).map(|(_, record)| *record).collect();
     // A writable presentation that becomes read-only.
     let shut = |(place, record): (&(u16, VolumeId), &&PresentationRecord)| {
@@ -190,7 +190,7 @@ fn volumes<'a>(records: impl ExactSizeIterator<Item = &'a PresentationRecord>) -
 
 impl State {
     /// Returns the presentations of the host, or of `everyone`, in the target through portals of the group.
-    fn seen_at<'a>(&'a self, host: &'a Name, target: &str, tag: u16) -> Mappings<'a> {
+    fn mappings_at<'a>(&'a self, host: &'a Name, target: &str, tag: u16) -> Mappings<'a> {
         let is_target = |name: &Name| self.targets.get(name).is_some_and(|record| record.iqn.as_str() == target);
         let seen =
             self.mappings_of(host).filter(|record| is_target(&record.target) && is_shown_in(&record.groups, tag));

@@ -4,9 +4,9 @@
 //! Between changes the server is queried as a keep-alive; a server that has lost the registration gets it
 //! again. With each query it is also asked whether another array has registered one of our target names.
 
+mod desired;
 mod duplicates;
 mod exchange;
-mod wanted;
 
 pub use duplicates::RENAME_TARGET;
 
@@ -15,6 +15,7 @@ use crate::core::Core;
 use crate::notices::Notices;
 use crate::request::SetIsns;
 use crate::system::stopped;
+use desired::DesiredRegistration;
 use isns::{Entity, Request, Status, Tag};
 use model::{Finding, IsnsReport, IsnsServer, IsnsState, Refusal, Subject, SubjectKind, event};
 use std::net::SocketAddr;
@@ -22,7 +23,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
-use wanted::Wanted;
 
 /// Interval between comparisons of the desired with the current registration.
 const ROUND: Duration = Duration::from_secs(5);
@@ -57,7 +57,7 @@ impl IsnsRegistration {
     }
 
     /// Wakes the registrar to compare again.
-    pub(crate) fn look_again(&self) {
+    pub(crate) fn wake(&self) {
         self.changed.notify_one();
     }
 
@@ -103,7 +103,7 @@ impl IsnsRegistration {
     /// *Errors*: the state cannot be written. A server that does not answer is no error: it is retried, and
     /// [`IsnsRegistration::report`] shows its state.
     pub async fn set(&self, request: SetIsns) -> Result<IsnsReport, Refusal> {
-        let turn = self.core.turn().await;
+        let turn = self.core.lock_changes().await;
         self.core.commit(&turn, |state| state.isns = request.server)?;
         // The new server has not been contacted yet.
         *self.shown() = Shown::default();
@@ -116,7 +116,7 @@ impl IsnsRegistration {
         let mut stopping = self.core.stopping.subscribe();
         let mut registrar =
             // Due immediately: a daemon that was restarted registers with its first round.
-            Registrar { isns: self.clone(), known: None, period: PERIOD, due: Instant::now(), wanted: None };
+            RegistrationTask { isns: self.clone(), known: None, period: PERIOD, due: Instant::now(), wanted: None };
         while !*stopping.borrow() {
             registrar.reconcile().await;
             tokio::select! {
@@ -125,32 +125,32 @@ impl IsnsRegistration {
                 () = stopped(&mut stopping) => {}
             }
         }
-        registrar.take_back().await;
+        registrar.deregister().await;
     }
 }
 
 /// Registration task and its current registration.
-struct Registrar {
+struct RegistrationTask {
     isns: Arc<IsnsRegistration>,
-    known: Option<(Wanted, Entity)>,
+    known: Option<(DesiredRegistration, Entity)>,
     /// Time after which the server drops a silent registration.
     period: Duration,
     /// Time of the next exchange with the server, even if nothing changes.
     due: Instant,
     /// Desired registration at the last exchange.
-    wanted: Option<Wanted>,
+    wanted: Option<DesiredRegistration>,
 }
 
-impl Registrar {
+impl RegistrationTask {
     async fn reconcile(&mut self) {
         let wanted = match self.isns.core.state().isns {
             // Switched off: a former registration is withdrawn, and nothing is known of duplicates any more.
             None => {
-                self.take_back().await;
+                self.deregister().await;
                 self.isns.forget_duplicates();
                 return self.show(IsnsState::Off);
             }
-            Some(server) => match self.isns.wanted(server).await {
+            Some(server) => match self.isns.desired(server).await {
                 Ok(wanted) => wanted,
                 // The data plane is gone, so the daemon ends as well.
                 Err(_) => return,
@@ -162,26 +162,26 @@ impl Registrar {
         }
         // A registration never stays behind on a server that is no longer configured.
         if self.known.as_ref().is_some_and(|(known, _)| known.server != wanted.server) || wanted.is_empty() {
-            self.take_back().await;
+            self.deregister().await;
         }
         if wanted.is_empty() {
             self.due = Instant::now() + RETRY;
             self.show(IsnsState::Nothing);
         } else {
-            let told = self.tell(&wanted).await;
+            let told = self.sync_registration(&wanted).await;
             self.conclude(wanted.server, told);
         }
         let server = wanted.server;
         self.wanted = Some(wanted);
-        self.look_for_duplicates(server).await;
+        self.check_duplicates(server).await;
     }
 
     /// Makes the server's registration equal to the desired one, and nothing more.
-    async fn tell(&mut self, wanted: &Wanted) -> Result<(), String> {
+    async fn sync_registration(&mut self, wanted: &DesiredRegistration) -> Result<(), String> {
         // The same registration as before: a query shows whether the server still has it.
         if let Some((_, entity)) = self.known.as_ref().filter(|(known, _)| known == wanted) {
             let answer = exchange::connect(wanted.server.0).await?.ask(Request::Query(entity)).await?;
-            let is_known = answer.tells(Tag::ENTITY_IDENTIFIER).map_err(|violation| violation.to_string())?;
+            let is_known = answer.has_attribute(Tag::ENTITY_IDENTIFIER).map_err(|violation| violation.to_string())?;
             if answer.status == Status::SUCCESSFUL && is_known {
                 return Ok(());
             }
@@ -189,7 +189,7 @@ impl Registrar {
         self.register(wanted).await
     }
 
-    async fn register(&mut self, wanted: &Wanted) -> Result<(), String> {
+    async fn register(&mut self, wanted: &DesiredRegistration) -> Result<(), String> {
         // A new connection for each exchange, because minutes pass between them.
         let mut server = exchange::connect(wanted.server.0).await?;
         let entity = wanted.entity(server.local_address(), PERIOD);
@@ -211,7 +211,7 @@ impl Registrar {
             Ok(()) => {
                 // Three keep-alives per period: two may get lost.
                 self.due = Instant::now() + (self.period / 3).max(REFRESH_MIN);
-                self.show(IsnsState::Registered { heard: crate::system::now() });
+                self.show(IsnsState::Registered { last_confirmed: crate::system::now() });
                 // An event for the transition, not for each keep-alive.
                 if !matches!(was, IsnsState::Registered { .. }) {
                     let sentence = format!("targets registered with iSNS server {server}");
@@ -220,7 +220,7 @@ impl Registrar {
             }
             Err(why) => {
                 self.due = Instant::now() + RETRY;
-                self.show(IsnsState::Failing { why: why.clone() });
+                self.show(IsnsState::Failing { reason: why.clone() });
                 if !matches!(was, IsnsState::Failing { .. }) {
                     let sentence = format!("registration of targets with iSNS server {server} failed: {why}");
                     self.isns.core.raise(event::ISNS_FAILED, subject, sentence);
@@ -230,8 +230,8 @@ impl Registrar {
     }
 
     /// Withdraws the registration. An unreachable server drops it when the period ends.
-    async fn take_back(&mut self) {
-        let Some((Wanted { server, .. }, entity)) = self.known.take() else { return };
+    async fn deregister(&mut self) {
+        let Some((DesiredRegistration { server, .. }, entity)) = self.known.take() else { return };
         let told = async { exchange::connect(server.0).await?.ask(Request::Deregister(&entity)).await };
         match told.await {
             Ok(answer) if matches!(answer.status, Status::SUCCESSFUL | Status::NO_SUCH_ENTRY) => {

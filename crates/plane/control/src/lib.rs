@@ -19,11 +19,11 @@
 //!
 //! The store only remembers the path at which a disk was found last. The label on the disk identifies it.
 
-mod absences;
 mod access;
+mod backing;
 mod boot;
 mod change;
-mod coming_spares;
+mod closed_pools;
 pub mod config;
 mod control;
 mod core;
@@ -31,6 +31,7 @@ mod descriptors;
 mod devices;
 mod engine;
 mod event_log;
+mod file_space;
 mod findings;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
@@ -41,28 +42,27 @@ mod listening;
 pub mod live;
 mod machine;
 pub mod machine_id;
-mod medium;
 mod memberships;
 pub mod memory;
 mod notices;
 mod operations;
+mod pending_replacements;
 mod privileged;
+mod reconciler;
 mod recording;
 mod refused;
 pub mod request;
-mod room;
 mod search;
 pub mod secret_hex;
 mod sessions;
 mod settings;
-mod standing;
+mod standing_conditions;
 mod state;
-mod steward;
+mod status;
 mod store;
 mod system;
 mod trace;
 mod unknown;
-mod verdict;
 mod view;
 
 pub use self::core::Core;
@@ -87,26 +87,26 @@ pub use control::{Control, confined};
 pub use descriptors::Descriptors;
 pub use devices::Devices;
 pub use engine::Engine;
-pub use event_log::{EVENTS_KEPT, Wanted};
+pub use event_log::{EVENTS_KEPT, EventFilter};
+pub use file_space::FileSpaceMonitor;
 pub use health::Health;
 pub use live::Live;
 pub use memory::Memory;
 pub use notices::Notices;
 pub use operations::Operations;
 pub use privileged::{Confinement, Privileged, Program, ProgramOutput};
+pub use reconciler::Reconciler;
 pub use recording::{Recording, Summary};
 pub use refused::RefusedLogins;
 pub use request::{from_hex, to_hex};
-pub use room::FileSpaceMonitor;
 pub use sessions::Sessions;
 pub use settings::Settings;
-pub use standing::{stands, waits_for_operator};
+pub use standing_conditions::{is_standing, waits_for_operator};
 pub use state::State;
-pub use steward::Reconciler;
-pub use store::{AuditHead, Opening, StateReport, Store, recover};
+pub use status::{Condition, Conditions, Status};
+pub use store::{AuditHead, StateReport, Store, StoreOptions, recover};
 pub use system::{now, random};
 pub use trace::Traces;
-pub use verdict::{Condition, Conditions, Status};
 pub use view::{AuthReport, FormerLun, HostGroupReport, HostReport, PresentationReport, ProofReport, TargetReport};
 
 #[cfg(test)]

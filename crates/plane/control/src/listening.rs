@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 /// Retry interval of a portal that cannot be opened.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Portals {
     /// Applies the access rules, then opens every portal that can be opened.
@@ -32,7 +32,8 @@ impl Portals {
                     tracing::error!(portal = %address, "{refusal}");
                     let sentence = format!("{}; retried every second", refusal.message);
                     self.core.raise(event::PORTAL_UNUSABLE, Subject::new(SubjectKind::Portal, &address), sentence);
-                    let (policy, state) = (state.portal_policy(address), PortalState::Failed { why: refusal.message });
+                    let (policy, state) =
+                        (state.portal_policy(address), PortalState::Failed { reason: refusal.message });
                     PortalReport { address, policy, state, also_ipv4: false, sessions: 0 }
                 }
             };
@@ -45,7 +46,7 @@ impl Portals {
     /// Retries portals that do not listen every second, until the data plane is gone.
     pub async fn keep_open(self: std::sync::Arc<Self>) {
         loop {
-            sleep(AGAIN).await;
+            sleep(RETRY_INTERVAL).await;
             match self.open_failed().await {
                 Err(refusal) if refusal.code == code::ENGINE_GONE => return,
                 Err(refusal) => tracing::warn!(%refusal, "portals that do not listen could not be tried again"),
@@ -61,21 +62,21 @@ impl Portals {
             return Ok(());
         }
         // Under the change lock, so that a portal that is removed at the same time stays removed.
-        let _turn = self.core.turn().await;
+        let _turn = self.core.lock_changes().await;
         for failed in self.access.portals().into_iter().filter(has_failed) {
             match self.core.engine.portal(Order::OpenPortal { address: failed.address }).await {
-                Ok(portal) => self.tell_that_it_listens(failed.address, portal),
+                Ok(portal) => self.report_opened(failed.address, portal),
                 Err(refusal) if refusal.code == code::ENGINE_GONE => return Err(refusal),
                 Err(refusal) => {
                     self.access
-                        .remember(PortalReport { state: PortalState::Failed { why: refusal.message }, ..failed });
+                        .remember(PortalReport { state: PortalState::Failed { reason: refusal.message }, ..failed });
                 }
             }
         }
         self.access.apply().await
     }
 
-    fn tell_that_it_listens(&self, wanted: SocketAddr, portal: PortalReport) {
+    fn report_opened(&self, wanted: SocketAddr, portal: PortalReport) {
         // A portal with port 0 has another port once it listens.
         self.access.forget(wanted);
         self.access.remember(portal);

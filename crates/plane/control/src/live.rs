@@ -5,7 +5,7 @@
 
 mod cause;
 mod rates;
-mod watching;
+mod sampler;
 
 pub use cause::Cause;
 pub use rates::{CacheRates, DiskRates, HostRates, LiveRates, PortalRates, Rates, SessionRates, VolumeRates};
@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 /// Sampling interval.
-pub const LOOK: Duration = Duration::from_secs(1);
+pub const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Rates of the last second, shared by all clients that watch them.
 pub struct Live {
@@ -36,9 +36,9 @@ impl Live {
 pub(crate) type LatestRates = Option<Result<Arc<LiveRates>, Refusal>>;
 
 /// Subscription to the rates. A slow client delays no other; it misses samples.
-pub struct Watching(watch::Receiver<LatestRates>);
+pub struct RateSubscription(watch::Receiver<LatestRates>);
 
-impl Watching {
+impl RateSubscription {
     /// Waits for the next rates; `None` once the daemon stops.
     ///
     /// *Errors*: the data plane is gone.

@@ -26,7 +26,7 @@ pub(crate) struct Machine {
 
 /// One block device, as reported by the kernel and udev.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
+pub(crate) struct SystemDevice {
     /// Kernel name, as a path below `/dev`.
     pub(crate) device: PathBuf,
     /// Persistent path (`/dev/disk/by-id`), if there is one.
@@ -63,13 +63,13 @@ impl Machine {
     /// Lists all block devices that could be disks, each disk before its partitions.
     ///
     /// *Errors*: `/sys/block` cannot be read.
-    pub(crate) fn devices(&self) -> io::Result<Vec<Found>> {
+    pub(crate) fn devices(&self) -> io::Result<Vec<SystemDevice>> {
         let mut names = fs::read_dir(self.path("sys/block"))?
             .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
             .filter(|name| !is_no_disk(name))
             .collect::<Vec<_>>();
         names.sort();
-        let used = Used::of(self);
+        let used = DeviceUses::of(self);
         let links = self.links();
         let mut all = Vec::new();
         for name in names.into_iter().take(DEVICES_MAX) {
@@ -80,7 +80,7 @@ impl Machine {
             }
             let mut whole = self.device(&name, &folder, &links);
             whole.uses = used.of_device(&folder, &whole.device);
-            let parts: Vec<Found> = partitions(&folder)
+            let parts: Vec<SystemDevice> = partitions(&folder)
                 .into_iter()
                 .map(|(part, number)| {
                     let folder = folder.join(&part);
@@ -114,7 +114,7 @@ impl Machine {
         parent == dev || parent == dev.join("mapper") || (is_by && parent.parent() == Some(&dev.join("disk")))
     }
 
-    fn device(&self, name: &str, folder: &Path, links: &BTreeMap<PathBuf, PathBuf>) -> Found {
+    fn device(&self, name: &str, folder: &Path, links: &BTreeMap<PathBuf, PathBuf>) -> SystemDevice {
         // sysfs replaces a slash in a kernel name by an exclamation mark.
         let device = self.path("dev").join(name.replace('!', "/"));
         let number = text(&folder.join("dev")).unwrap_or_default();
@@ -136,7 +136,7 @@ impl Machine {
             (None, false) => None,
         };
         let real = fs::canonicalize(&device).unwrap_or_else(|_| device.clone());
-        Found {
+        SystemDevice {
             stable_path: links.get(&real).cloned(),
             size: Size::new(sectors.saturating_mul(SECTOR_BYTES)),
             identity: DiskIdentity {
@@ -183,13 +183,13 @@ impl Machine {
 }
 
 /// Devices in use by mounts and swap.
-struct Used {
+struct DeviceUses {
     /// Mounts: device number, source path, mount point.
     mounts: Vec<(String, PathBuf, String)>,
     swaps: Vec<PathBuf>,
 }
 
-impl Used {
+impl DeviceUses {
     fn of(machine: &Machine) -> Self {
         let mounts = fs::read_to_string(machine.path("proc/self/mountinfo")).unwrap_or_default();
         let swaps = fs::read_to_string(machine.path("proc/swaps")).unwrap_or_default();

@@ -19,7 +19,7 @@ const DOCUMENT: &str = "pool-members";
 const POOLS_MAX: usize = 1024;
 
 /// Retry interval after a write error.
-const AGAIN: Duration = Duration::from_secs(5);
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Keeper of the membership records.
 pub struct Memberships {
@@ -43,7 +43,7 @@ impl Memberships {
                 Err(refusal) if refusal.code == code::ENGINE_GONE => return,
                 Err(refusal) => {
                     tracing::error!(%refusal, "the list of current pool members could not be saved");
-                    sleep(AGAIN).await;
+                    sleep(RETRY_INTERVAL).await;
                 }
             }
         }

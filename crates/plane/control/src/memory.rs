@@ -4,17 +4,17 @@
 //! defaults are fractions of the smallest limit, and the read cache, which can be dropped without loss, shrinks
 //! before that happens and grows again afterwards.
 
-mod found;
-mod strain;
+mod limits;
+mod pressure;
 
-pub use found::Found;
+pub use limits::MemoryLimits;
 
 use crate::core::Core;
 use crate::notices::Notices;
 use model::{MemoryReport, Order, Problem, Refusal, Severity, Size, Subject, SubjectKind, code, event};
+use pressure::MemoryPressure;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use strain::Strain;
 use tokio::time::sleep;
 
 /// Interval between two checks.
@@ -43,10 +43,10 @@ impl Memory {
 
     /// Adjusts the read cache between its minimum and `cache_bytes` to the memory pressure, until the data
     /// plane is gone.
-    pub async fn watch(self: Arc<Self>, found: Found, cache_bytes: u64) {
+    pub async fn watch(self: Arc<Self>, found: MemoryLimits, cache_bytes: u64) {
         let mut now = cache_bytes;
         loop {
-            match self.look(&found, cache_bytes, now).await {
+            match self.check(&found, cache_bytes, now).await {
                 Ok(next) => now = next,
                 Err(refusal) if refusal.code == code::ENGINE_GONE => return,
                 Err(refusal) => tracing::warn!(%refusal, "the read cache could not be set to another size"),
@@ -56,8 +56,8 @@ impl Memory {
     }
 
     /// Runs one check and returns the new size of the read cache, which was `now` of at most `most` bytes.
-    pub(crate) async fn look(&self, found: &Found, most: u64, now: u64) -> Result<u64, Refusal> {
-        let strain = Strain::look(found);
+    pub(crate) async fn check(&self, found: &MemoryLimits, most: u64, now: u64) -> Result<u64, Refusal> {
+        let strain = MemoryPressure::measure(found);
         let next = next_bytes(most, now, &strain);
         if next != now {
             self.core.engine.done(Order::SetReadCache { bytes: next }).await?;
@@ -85,7 +85,7 @@ impl Memory {
 
 /// Halves the cache while memory is short, and grows it by a sixteenth of its maximum per round once there is
 /// enough.
-fn next_bytes(most: u64, now: u64, strain: &Strain) -> u64 {
+fn next_bytes(most: u64, now: u64, strain: &MemoryPressure) -> u64 {
     let part = most / SMALLEST_PART;
     match (strain.is_short(), strain.is_gone()) {
         (true, _) => (now / 2).max(part).min(most),
@@ -95,7 +95,7 @@ fn next_bytes(most: u64, now: u64, strain: &Strain) -> u64 {
     }
 }
 
-fn short(strain: &Strain, next: u64, most: u64, (limited_by, limit): (&str, u64)) -> Problem {
+fn short(strain: &MemoryPressure, next: u64, most: u64, (limited_by, limit): (&str, u64)) -> Problem {
     let (next, most) = (Size::new(next), Size::new(most));
     Problem {
         severity: Severity::Warning,

@@ -2,13 +2,13 @@
 //!
 //! Nothing is stored here, so an operation is visible whatever started it, and after a restart.
 
-use crate::Wanted;
+use crate::EventFilter;
 use crate::change::copies::Copies;
 use crate::change::pools::Pools;
 use crate::change::scrubs::Scrubs;
 use crate::change::snapshots::Snapshots;
 use crate::change::volumes::Volumes;
-use crate::steward::Reconciler;
+use crate::reconciler::Reconciler;
 use model::{
     Event, EventCode, GroupReport, Name, OperationId, OperationKind, OperationReport, PoolReport, Progress, Refusal,
     SanitizeReport, ScrubState, SnapshotReport, SnapshotState, Subject, SubjectKind, Timestamp, VolumeName,
@@ -27,7 +27,7 @@ pub struct Operations {
     pub(crate) volumes: Arc<Volumes>,
     pub(crate) snapshots: Arc<Snapshots>,
     pub(crate) copies: Arc<Copies>,
-    pub(crate) steward: Arc<Reconciler>,
+    pub(crate) reconciler: Arc<Reconciler>,
 }
 
 impl Operations {
@@ -36,7 +36,7 @@ impl Operations {
         let (pools, volumes, snapshots) =
             (self.pools.list().await?, self.volumes.list().await?, self.snapshots.list().await?);
         // Start times come from the event log, because the reports carry none.
-        let begins = begins(self.steward.events(Wanted::default()).await);
+        let begins = begins(self.reconciler.events(EventFilter::default()).await);
         let of_pools = pools.iter().flat_map(|pool| of_pool(pool, &begins));
         let of_volumes = volumes.iter().flat_map(|volume| of_volume(volume, &begins));
         let mut all: Vec<_> = of_pools.chain(of_volumes).chain(snapshots.iter().filter_map(of_snapshot)).collect();
@@ -64,7 +64,7 @@ impl Operations {
             OperationKind::Scrub => self.scrubs.stop(&id.of.parse::<Name>()?).await,
             OperationKind::Copy => self.copies.cancel(&id.of.parse::<VolumeName>()?).await,
             kind => {
-                let message = format!("{} cannot be canceled", operation.sentence);
+                let message = format!("{} cannot be canceled", operation.description);
                 Err(Refusal::new(code::OPERATION_FIXED, message, instead(kind, &operation.subject)))
             }
         }
@@ -95,7 +95,7 @@ fn of_pool(pool: &PoolReport, begins: &StartTimes) -> Vec<OperationReport> {
         groups.chain(log).flat_map(|(label, group)| of_group(pool, &label, group, begins)).collect();
     if let Some(scrub) = pool.scrub.as_ref().filter(|scrub| scrub.state.runs()) {
         all.push(OperationReport {
-            begun: Some(scrub.started),
+            started: Some(scrub.started),
             is_running: scrub.state == ScrubState::Running && !pool.policy.repair.paused,
             cancellable: true,
             ..under_way(OperationId::of(OperationKind::Scrub, &pool.name), subject, "the scrub of", scrub.progress)
@@ -115,7 +115,11 @@ fn of_group(pool: &PoolReport, label: &str, group: &GroupReport, begins: &StartT
         let begun = begins.get(&(began, subject.clone())).copied();
         let id = OperationId::of_group(kind, &pool.name, label);
         let is_running = !pool.policy.repair.paused;
-        progress.map(|progress| OperationReport { begun, is_running, ..under_way(id, subject, what, Some(progress)) })
+        progress.map(|progress| OperationReport {
+            started: begun,
+            is_running,
+            ..under_way(id, subject, what, Some(progress))
+        })
     };
     work.into_iter().filter_map(report).collect()
 }
@@ -126,7 +130,7 @@ fn of_volume(volume: &VolumeReport, begins: &StartTimes) -> Vec<OperationReport>
     let of =
         |kind, what: &str, progress| under_way(OperationId::of(kind, &volume.name), subject.clone(), what, progress);
     let copy = volume.copy.as_ref().map(|copy| OperationReport {
-        begun: begun(event::COPY_BEGAN),
+        started: begun(event::COPY_BEGAN),
         cancellable: true,
         ..of(OperationKind::Copy, &format!("the copy of {} to", copy.source), Some(copy.progress))
     });
@@ -134,7 +138,7 @@ fn of_volume(volume: &VolumeReport, begins: &StartTimes) -> Vec<OperationReport>
     let cleaning = cleaning.map(|progress| of(OperationKind::Cleaning, "freeing the space of", Some(progress)));
     let sanitize = match volume.sanitize {
         Some(SanitizeReport::Running { percent }) => Some(OperationReport {
-            begun: begun(event::SANITIZE_BEGAN),
+            started: begun(event::SANITIZE_BEGAN),
             percent: Some(percent),
             ..of(OperationKind::Sanitize, "sanitizing", None)
         }),
@@ -155,11 +159,11 @@ fn under_way(id: OperationId, subject: Subject, what: &str, progress: Option<Pro
     OperationReport {
         kind: id.kind,
         id,
-        sentence: format!("{what} {subject}"),
+        description: format!("{what} {subject}"),
         subject,
         percent: progress.map(|progress| progress.percent()),
         progress,
-        begun: None,
+        started: None,
         is_running: true,
         cancellable: false,
     }

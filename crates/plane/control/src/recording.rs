@@ -89,6 +89,6 @@ impl Recording {
 
 impl Drop for Recording {
     fn drop(&mut self) {
-        self.engine.tell(Order::StopRecording { recording: self.number });
+        self.engine.send(Order::StopRecording { recording: self.number });
     }
 }

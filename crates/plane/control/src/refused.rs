@@ -13,7 +13,7 @@ use tokio::time::Instant;
 const DOCUMENT: &str = "refused-logins";
 
 /// Minimum interval between two writes.
-const EVERY: Duration = Duration::from_secs(60);
+const WRITE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The written list, and the time of the last comparison.
 #[derive(Default)]
@@ -25,7 +25,7 @@ struct Written {
 impl Written {
     /// Returns true when the interval has passed.
     fn is_due(&self, now: Instant) -> bool {
-        self.looked.is_none_or(|looked| now.duration_since(looked) >= EVERY)
+        self.looked.is_none_or(|looked| now.duration_since(looked) >= WRITE_INTERVAL)
     }
 }
 

@@ -16,12 +16,12 @@ const FILE_BYTES_MIN: u64 = 1 << 20;
 
 /// Paths of the disks that were found.
 #[derive(Default)]
-pub(crate) struct Found {
+pub(crate) struct DiskPaths {
     by_label: BTreeMap<DiskId, String>,
     by_serial: BTreeMap<(String, Option<u32>), String>,
 }
 
-impl Found {
+impl DiskPaths {
     /// Returns the path of the disk: by its label, or by serial number where it has none.
     pub(crate) fn path_of(&self, record: &DiskRecord) -> Option<&String> {
         match record.id {
@@ -32,14 +32,14 @@ impl Found {
 }
 
 /// Inspects the block devices and files of `folders`.
-pub(crate) async fn disks(engine: &Engine, folders: &BTreeSet<PathBuf>) -> Found {
+pub(crate) async fn disks(engine: &Engine, folders: &BTreeSet<PathBuf>) -> DiskPaths {
     disks_but(engine, folders, &BTreeSet::new()).await
 }
 
 /// Inspects the block devices and files of `folders` except the paths in `but`.
-pub(crate) async fn disks_but(engine: &Engine, folders: &BTreeSet<PathBuf>, but: &BTreeSet<&str>) -> Found {
+pub(crate) async fn disks_but(engine: &Engine, folders: &BTreeSet<PathBuf>, but: &BTreeSet<&str>) -> DiskPaths {
     let candidates: Vec<String> = folders.iter().flat_map(|folder| candidates(folder)).take(CANDIDATES_MAX).collect();
-    let mut found = Found::default();
+    let mut found = DiskPaths::default();
     for path in candidates.into_iter().filter(|path| !but.contains(path.as_str())) {
         // A path that cannot be inspected is not a disk of ours.
         let Ok(report) = engine.disk(Order::InspectDisk { path: path.clone(), remote: None }).await else { continue };
@@ -63,7 +63,7 @@ pub(crate) async fn owned_by(
     let candidates: Vec<String> = folders.iter().flat_map(|folder| candidates(folder)).take(CANDIDATES_MAX).collect();
     for path in candidates {
         let Ok(report) = engine.disk(Order::InspectDisk { path: path.clone(), remote: None }).await else { continue };
-        if let Label::Ours { pool_name, owner: Some(LabelOwner { node_name, machine: Some(of), .. }), .. } =
+        if let Label::PoolMember { pool_name, owner: Some(LabelOwner { node_name, machine: Some(of), .. }), .. } =
             report.label
             && of == machine
         {

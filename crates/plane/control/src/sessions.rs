@@ -34,7 +34,7 @@ impl Sessions {
     /// *Errors*: there is no such connection.
     pub async fn end_connection(&self, id: u32, cid: u16) -> Result<SessionEnd, Refusal> {
         self.core.engine.done(Order::EndConnection { id, cid }).await?;
-        Ok(SessionEnd::CutOff)
+        Ok(SessionEnd::Dropped)
     }
 
     /// Lists the commands in flight.

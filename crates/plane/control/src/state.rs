@@ -1,17 +1,17 @@
 //! Desired state of the array, as far as its disks do not record it themselves.
 
 mod disks;
-pub(crate) mod lun_memory;
-pub(crate) mod owners;
-mod shapes;
+pub(crate) mod host_index;
+pub(crate) mod lun_history;
+mod unit_shapes;
 
 use crate::Settings;
-use crate::state::lun_memory::LunMemory;
-pub(crate) use crate::state::shapes::ShapeRecord;
+use crate::state::lun_history::LunHistory;
+pub(crate) use crate::state::unit_shapes::UnitShapeRecord;
 use model::{
-    Access, AuthPolicy, Backend, Balance, Chap, ChapAlgorithm, Demand, DiskId, DiskIdentity, DiskName, EVERYONE,
-    FormerMember, Host, Initiators, Iqn, IsnsServer, Name, Network, NodeId, Order, PoolId, PoolPolicy, Portal,
-    PortalGroupPolicy, PortalPolicy, Presentation, Proof, Refusal, ScrubReport, Secret, Size, Target, Timestamp,
+    Access, AuthPolicy, Backend, Balance, Chap, ChapAlgorithm, ChapCredentials, Demand, DiskId, DiskIdentity, DiskName,
+    EVERYONE, FormerMember, Host, Initiators, Iqn, IsnsServer, Name, Network, NodeId, Order, PoolId, PoolPolicy,
+    Portal, PortalGroupPolicy, PortalPolicy, Presentation, Refusal, ScrubReport, Secret, Size, Target, Timestamp,
     VolumeId, VolumeName, VolumePolicy,
 };
 use serde::{Deserialize, Serialize};
@@ -49,7 +49,7 @@ pub struct State {
     pub presentations: Vec<PresentationRecord>,
     /// Former LUN numbers of hosts, never assigned to another volume automatically.
     #[serde(default)]
-    pub luns: LunMemory,
+    pub luns: LunHistory,
     /// Portals that were added, or that have settings of their own.
     #[serde(default)]
     pub portals: BTreeMap<SocketAddr, PortalRecord>,
@@ -67,7 +67,7 @@ pub struct State {
     pub policies: BTreeMap<VolumeName, PolicyRecord>,
     /// Shapes of presented volumes, reported to hosts while the volumes are not open.
     #[serde(default)]
-    pub shapes: BTreeMap<VolumeName, ShapeRecord>,
+    pub shapes: BTreeMap<VolumeName, UnitShapeRecord>,
 }
 
 /// A portal.
@@ -135,7 +135,7 @@ pub struct SpareRecord {
 
 /// A spare that replaced a member, until another spare is added in its stead.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TakenRecord {
+pub struct SpareInUse {
     /// The disk that was the spare.
     pub spare: DiskName,
     /// Name of the replaced disk.
@@ -151,7 +151,7 @@ pub struct PoolRecord {
     pub id: PoolId,
     /// Spares that have replaced members and were not replaced by other spares yet.
     #[serde(default)]
-    pub taken: Vec<TakenRecord>,
+    pub taken: Vec<SpareInUse>,
     /// Policy for rebuild and scrub.
     #[serde(default)]
     pub policy: PoolPolicy,
@@ -244,7 +244,7 @@ pub struct HostRecord {
     pub networks: Vec<Network>,
     /// CHAP credentials required at login.
     #[serde(flatten)]
-    pub proof: ProofRecord,
+    pub proof: CredentialsRecord,
 }
 
 /// Authentication policy for all hosts.
@@ -253,12 +253,12 @@ pub struct AuthRecord {
     /// Weakest CHAP hash function that is accepted.
     pub weakest: ChapAlgorithm,
     /// Credentials for discovery sessions; those of the host apply when absent.
-    pub discovery: Option<ProofRecord>,
+    pub discovery: Option<CredentialsRecord>,
 }
 
 /// CHAP credentials of both directions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProofRecord {
+pub struct CredentialsRecord {
     /// Credentials of the initiator.
     pub chap: Option<ChapRecord>,
     /// Credentials of this array (mutual CHAP).
@@ -318,10 +318,10 @@ impl State {
             balance: self.balance,
             auth: AuthPolicy {
                 weakest: self.auth.weakest,
-                discovery: self.auth.discovery.as_ref().map(ProofRecord::proof),
+                discovery: self.auth.discovery.as_ref().map(CredentialsRecord::proof),
             },
-            hosts: self.hosts.iter().map(|(name, record)| record.host(name)).chain(self.stranger()).collect(),
-            presentations: self.seen().map(|(host, record)| record.presentation(host)).collect(),
+            hosts: self.hosts.iter().map(|(name, record)| record.host(name)).chain(self.everyone_host()).collect(),
+            presentations: self.mappings().map(|(host, record)| record.presentation(host)).collect(),
             absent: self.absent(),
         }
     }
@@ -358,12 +358,12 @@ impl State {
     }
 
     /// Returns every pair of host and presentation, host by host; those of unknown initiators come last.
-    fn seen(&self) -> impl Iterator<Item = (&Name, &PresentationRecord)> {
+    fn mappings(&self) -> impl Iterator<Item = (&Name, &PresentationRecord)> {
         let mut seen: BTreeMap<&Name, Vec<&PresentationRecord>> = BTreeMap::new();
         for record in &self.presentations {
             self.hosts_of(&record.host).for_each(|host| seen.entry(host).or_default().push(record));
         }
-        let is_open = self.stranger().is_some();
+        let is_open = self.everyone_host().is_some();
         let open = self.presentations.iter().filter(move |record| is_open && self.is_everyone(&record.host));
         let of_host = |(host, records): (_, Vec<_>)| records.into_iter().map(move |record| (host, record));
         seen.into_iter().flat_map(of_host).chain(open.map(|record| (&record.host, record)))
@@ -372,7 +372,7 @@ impl State {
     /// Returns the number of presentations of each host that has any.
     pub fn mapping_counts(&self) -> BTreeMap<&Name, usize> {
         let mut counts = BTreeMap::new();
-        self.seen().for_each(|(host, _)| *counts.entry(host).or_default() += 1);
+        self.mappings().for_each(|(host, _)| *counts.entry(host).or_default() += 1);
         counts
     }
 
@@ -405,12 +405,12 @@ impl State {
 
     /// Returns the pseudo-host of unknown initiators, which exists while something is presented to `everyone`
     /// and no host stands for any initiator.
-    fn stranger(&self) -> Option<Host> {
+    fn everyone_host(&self) -> Option<Host> {
         let name = &self.presentations.iter().find(|record| self.is_everyone(&record.host))?.host;
         // A host that stands for any initiator already covers them.
         let nobody_else = self.hosts.values().all(|host| !host.any);
         let (networks, proof) = Default::default();
-        nobody_else.then(|| Host { name: name.clone(), initiators: Initiators::Any, networks, proof })
+        nobody_else.then(|| Host { name: name.clone(), initiators: Initiators::Any, networks, chap: proof })
     }
 
     fn replaces(&self, who: &Name, host: &Name) -> bool {
@@ -429,21 +429,21 @@ impl HostRecord {
             name: name.clone(),
             initiators: if self.any { Initiators::Any } else { Initiators::Listed(self.initiators.clone()) },
             networks: self.networks.clone(),
-            proof: self.proof.proof(),
+            chap: self.proof.proof(),
         }
     }
 }
 
-impl ProofRecord {
+impl CredentialsRecord {
     /// Converts to the model. By default the initiator is required to authenticate, and this array
     /// authenticates when asked.
-    pub(crate) fn proof(&self) -> Proof {
+    pub(crate) fn proof(&self) -> ChapCredentials {
         let chap = |record: &ChapRecord, usual: Demand| Chap {
             user: record.user.clone(),
             secret: record.secret.clone(),
             demand: record.demand.unwrap_or(usual),
         };
-        Proof {
+        ChapCredentials {
             own: self.chap.as_ref().map(|own| chap(own, Demand::Required)),
             mutual: self.mutual_chap.as_ref().map(|ours| chap(ours, Demand::Offered)),
         }

@@ -11,36 +11,36 @@
 
 mod documents;
 mod events;
+pub(crate) mod file_format;
 mod folder;
 mod hold;
+pub(crate) mod node_key;
 mod read;
 pub mod recover;
-pub(crate) mod sheet;
-pub(crate) mod vault;
 
+pub use file_format::AuditHead;
 pub use hold::StateReport;
-pub use sheet::AuditHead;
 
 use crate::State;
 use crate::machine_id;
 use crate::system::random;
 use documents::Documents;
+use file_format::{FORMAT, Header};
 pub(crate) use folder::sync_dir;
-use folder::{Folder, Found};
+use folder::{Folder, ReadResult};
 use model::{EventCode, Name, NodeId, NodeIdentity, Refusal, Secret, Timestamp, code};
+use node_key::NodeKey;
 use serde_json::Value;
-use sheet::{FORMAT, Header};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use vault::Vault;
 
 /// Number of state versions kept, the current one included.
 pub(crate) const VERSIONS_KEPT: usize = 32;
 
 /// Number of versions kept that changed the access of hosts (restore points).
-const CONFIGS_KEPT: usize = 20;
+const RESTORE_POINTS_KEPT: usize = 20;
 
 /// Name of the files of the state.
 const STATE: &str = "state";
@@ -53,7 +53,7 @@ const AUDIT: &str = "audit";
 
 /// Options for opening the state.
 #[derive(Clone, Debug, Default)]
-pub struct Opening {
+pub struct StoreOptions {
     /// Path of the key file that secrets are sealed with; `node.key` in the state directory when absent.
     pub key: Option<PathBuf>,
     /// Replaces secrets that the key cannot open by random ones; hosts that authenticate are denied until new
@@ -66,7 +66,7 @@ pub struct Opening {
 /// Store of the state in its folder. While it lives no other daemon can open the same folder.
 pub struct Store {
     folder: Folder,
-    vault: Vault,
+    node_key: NodeKey,
     forget: bool,
     /// Set where this opening created a state without being told to; the inner path is the key that was made
     /// with it, if any.
@@ -84,7 +84,7 @@ struct Current {
     documents: Documents,
     /// The last known record of the audit log.
     audit: AuditHead,
-    hold: Option<hold::Hold>,
+    hold: Option<hold::WriteHold>,
     /// Findings of the opening, not yet raised as events.
     findings: Vec<(EventCode, String)>,
 }
@@ -97,19 +97,19 @@ impl Store {
     ///
     /// *Errors*: as [`Store::open_with`].
     pub fn open(dir: &Path) -> Result<Self, Refusal> {
-        Self::open_with(dir, &Opening::default())
+        Self::open_with(dir, &StoreOptions::default())
     }
 
     /// Opens the state as [`Store::open`] does, with options.
     ///
     /// *Errors*: another daemon holds the folder, a newer version wrote it, no version of it is whole, there
     /// was a state and it is gone, its key is missing or differs, or the operating system refuses.
-    pub fn open_with(dir: &Path, opening: &Opening) -> Result<Self, Refusal> {
+    pub fn open_with(dir: &Path, opening: &StoreOptions) -> Result<Self, Refusal> {
         let folder = Folder::open(dir)?;
         let read = read::all(&folder)?;
         let key_path = opening.key.clone().unwrap_or_else(|| dir.join(KEY_FILE));
         if read.is_empty() && !opening.new {
-            refuse_where_one_was(dir, &key_path)?;
+            refuse_lost_state(dir, &key_path)?;
         }
         // Taken before the key is loaded, because loading creates a missing one.
         let made = !key_path.exists();
@@ -136,7 +136,8 @@ impl Store {
         let is_new = current.version == 0;
         // A key file that existed before is not remembered here, and so never removed.
         let begun = is_new.then(|| made.then_some(key_path));
-        let store = Self { folder, vault, forget: opening.forget_secrets, begun, current: Mutex::new(current) };
+        let store =
+            Self { folder, node_key: vault, forget: opening.forget_secrets, begun, current: Mutex::new(current) };
         if is_new {
             // A half-made empty state would be taken for an existing array at the next start.
             store.write_version(State::default()).inspect_err(|_| store.abandon())?;
@@ -178,18 +179,18 @@ impl Store {
         };
         next.node = Some(id);
         self.commit(next)?;
-        Ok(NodeIdentity { id, name: name.clone(), seat: self.seat()?, machine: machine_id::read() })
+        Ok(NodeIdentity { id, name: name.clone(), boot_instance: self.boot_instance()?, machine: machine_id::read() })
     }
 
     /// Returns the path of the node key.
     pub(crate) fn key_path(&self) -> &Path {
-        self.vault.path()
+        self.node_key.path()
     }
 
     /// Returns the secret that pool keys are derived from; it changes only with the node key.
     #[must_use]
     pub fn pool_secret(&self) -> Secret {
-        self.vault.pools().clone()
+        self.node_key.pools().clone()
     }
 
     /// Returns the state as committed last.
@@ -226,23 +227,23 @@ impl Store {
     }
 
     /// Returns the versions that changed the access of hosts, with their time, oldest first.
-    pub(crate) fn configs(&self) -> Vec<(u64, Timestamp)> {
-        self.current().configs()
+    pub(crate) fn restore_points(&self) -> Vec<(u64, Timestamp)> {
+        self.current().restore_points()
     }
 
     /// Reads a kept version of the state; `None` where its file is damaged. Read one at a time: each holds all
     /// secrets.
     ///
     /// *Errors*: it cannot be read, or was sealed with another key.
-    pub(crate) fn config(&self, number: u64) -> Result<Option<State>, Refusal> {
+    pub(crate) fn read_restore_point(&self, number: u64) -> Result<Option<State>, Refusal> {
         // Damage of an old version is only logged: the list of restore points leaves it out.
-        let Found::Whole(_, body) = self.folder.read(STATE, number)? else {
+        let ReadResult::Whole(_, body) = self.folder.read(STATE, number)? else {
             tracing::warn!(version = number, "a kept version of the state is damaged");
             return Ok(None);
         };
         let mut value = serde_json::from_slice(&body).map_err(|error| damaged(self.folder.path(), &error))?;
         // Secrets are not given up here: a restore point that cannot be opened is an error.
-        self.vault.open(&mut value)?;
+        self.node_key.open(&mut value)?;
         serde_json::from_value(value).map(Some).map_err(|error| damaged(self.folder.path(), &error))
     }
 
@@ -272,7 +273,7 @@ impl Store {
         let unwritten = |error: &serde_json::Error| unwritable(self.folder.path(), error);
         let mut value = serde_json::to_value(&next).map_err(|error| unwritten(&error))?;
         // Sealed in a JSON copy; the state in memory keeps its secrets in plain text.
-        self.vault.seal(&mut value)?;
+        self.node_key.seal(&mut value)?;
         let body = serde_json::to_vec(&value).map_err(|error| unwritten(&error))?;
         // The lock is held across the write, so version numbers and the header's audit record cannot be
         // overtaken.
@@ -298,18 +299,18 @@ impl Store {
             number,
             time: crate::system::now(),
             node: current.state.node.map(|node| node.to_string()).unwrap_or_default(),
-            key: self.vault.id().to_owned(),
+            key: self.node_key.id().to_owned(),
             state: current.version,
             audit: current.audit.clone(),
             access: false,
             documents: current.documents.numbers(),
-            key_check: self.vault.check().to_owned(),
+            key_check: self.node_key.check().to_owned(),
         }
     }
 
     /// Returns a token that is unique to this daemon: the boot ID of the machine, mixed with the identity of
     /// the lock file. Without a boot ID it is random, so it differs at each start.
-    fn seat(&self) -> Result<[u8; 16], Refusal> {
+    fn boot_instance(&self) -> Result<[u8; 16], Refusal> {
         // The boot ID changes with each boot, so the token is never one that was used before it.
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
         let Some(boot) = boot.and_then(|text| text.trim().parse::<NodeId>().ok()) else { return random() };
@@ -328,9 +329,9 @@ impl Store {
 }
 
 impl Current {
-    /// Returns the latest versions that changed the access of hosts, oldest first; at most [`CONFIGS_KEPT`].
-    fn configs(&self) -> Vec<(u64, Timestamp)> {
-        let access = self.kept.iter().rev().filter(|(_, (_, access))| *access).take(CONFIGS_KEPT);
+    /// Returns the latest versions that changed the access of hosts, oldest first; at most [`RESTORE_POINTS_KEPT`].
+    fn restore_points(&self) -> Vec<(u64, Timestamp)> {
+        let access = self.kept.iter().rev().filter(|(_, (_, access))| *access).take(RESTORE_POINTS_KEPT);
         let mut configs: Vec<_> = access.map(|(number, (time, _))| (*number, *time)).collect();
         configs.reverse();
         configs
@@ -338,14 +339,14 @@ impl Current {
 
     /// Returns the versions to delete: not among the latest [`VERSIONS_KEPT`], and no restore point.
     fn surplus(&self) -> Vec<u64> {
-        let configs: BTreeSet<u64> = self.configs().into_iter().map(|(number, _)| number).collect();
+        let configs: BTreeSet<u64> = self.restore_points().into_iter().map(|(number, _)| number).collect();
         let old = self.kept.keys().rev().skip(VERSIONS_KEPT);
         old.filter(|number| !configs.contains(number)).copied().collect()
     }
 }
 
 /// Refuses to create an empty state where there was one.
-fn refuse_where_one_was(dir: &Path, key: &Path) -> Result<(), Refusal> {
+fn refuse_lost_state(dir: &Path, key: &Path) -> Result<(), Refusal> {
     let audit = dir.join(AUDIT);
     let has_records = fs::read_dir(&audit).is_ok_and(|mut entries| entries.next().is_some());
     let left = if has_records { &audit } else { key };
@@ -365,20 +366,20 @@ fn refuse_where_one_was(dir: &Path, key: &Path) -> Result<(), Refusal> {
 
 /// Loads the key that the state names. A new key is created only for a new state, or where secrets are given
 /// up.
-fn load_key(path: &Path, read: &read::Read, opening: &Opening) -> Result<Vault, Refusal> {
-    let mut known = vault::keys_of(&mut read.state.clone())?;
+fn load_key(path: &Path, read: &read::Read, opening: &StoreOptions) -> Result<NodeKey, Refusal> {
+    let mut known = node_key::keys_of(&mut read.state.clone())?;
     // Headers name the key even where the state contains no secret.
     known.extend(read.keys.iter().cloned());
-    match Vault::load(path).map_err(|refusal| naming(refusal, &known))? {
+    match NodeKey::load(path).map_err(|refusal| naming(refusal, &known))? {
         // With the secrets given up, any key will do.
         Some(vault) if opening.forget_secrets => Ok(vault),
         // Same ID, other check value: a bit of the key file has flipped.
         Some(vault) if known.contains(vault.id()) && !read.is_key(vault.id(), vault.check()) => {
-            Err(naming(vault::changed(path), &known))
+            Err(naming(node_key::changed(path), &known))
         }
         Some(vault) if known.is_empty() || known.contains(vault.id()) => Ok(vault),
-        Some(vault) => Err(vault::wrong(vault.id(), &listed(&known), path)),
-        None if known.is_empty() || opening.forget_secrets => Vault::make(path),
+        Some(vault) => Err(node_key::wrong(vault.id(), &listed(&known), path)),
+        None if known.is_empty() || opening.forget_secrets => NodeKey::make(path),
         None => Err(Refusal::new(
             code::KEY_MISSING,
             format!("the key {} of this array is not at {}", listed(&known), path.display()),

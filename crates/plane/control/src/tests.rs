@@ -11,12 +11,12 @@ mod luns;
 mod notices;
 mod operations;
 mod racks;
+mod reconciler;
 mod refusals;
 mod restart;
 mod returns;
 mod snapshots;
 mod spares;
-mod steward;
 
 use crate::request::{NewDisk, NewGroup, NewHost, NewPool, NewPresentation, NewVolume};
 use crate::{Control, Engine, Settings, Store};

@@ -2,7 +2,7 @@
 //! them in.
 
 use crate::State;
-use crate::state::{AuthRecord, ChapRecord, HostRecord, PresentationRecord, ProofRecord};
+use crate::state::{AuthRecord, ChapRecord, CredentialsRecord, HostRecord, PresentationRecord};
 use model::{
     ChapAlgorithm, Demand, Iqn, Name, Network, PortalPolicy, PortalReport, PortalState, VolumeId, VolumeName,
     is_shown_in, only_fronts,
@@ -25,7 +25,7 @@ pub struct HostReport {
     pub networks: Vec<Network>,
     /// CHAP credentials required at login.
     #[serde(flatten)]
-    pub proof: ProofReport,
+    pub authentication: ProofReport,
     /// Number of volumes presented to it.
     pub presentations: u32,
     /// Former LUNs, which are never assigned to another volume automatically.
@@ -65,7 +65,7 @@ pub struct ProofReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AuthReport {
     /// Weakest CHAP hash function that is accepted.
-    pub weakest: ChapAlgorithm,
+    pub min_algorithm: ChapAlgorithm,
     /// Authentication of discovery sessions; that of the host when absent.
     pub discovery: Option<ProofReport>,
 }
@@ -163,7 +163,7 @@ impl HostReport {
             any: record.any,
             initiators: record.initiators.clone(),
             networks: record.networks.clone(),
-            proof: ProofReport::of(&record.proof),
+            authentication: ProofReport::of(&record.proof),
             presentations: count(presentations),
             former_luns: state.luns.of(name).map(FormerLun::of).collect(),
         }
@@ -171,7 +171,7 @@ impl HostReport {
 }
 
 impl ProofReport {
-    pub(crate) fn of(record: &ProofRecord) -> Self {
+    pub(crate) fn of(record: &CredentialsRecord) -> Self {
         let proof = record.proof();
         Self {
             chap_user: record.chap.as_ref().map(user),
@@ -184,7 +184,7 @@ impl ProofReport {
 
 impl AuthReport {
     pub(crate) fn of(record: &AuthRecord) -> Self {
-        Self { weakest: record.weakest, discovery: record.discovery.as_ref().map(ProofReport::of) }
+        Self { min_algorithm: record.weakest, discovery: record.discovery.as_ref().map(ProofReport::of) }
     }
 }
 

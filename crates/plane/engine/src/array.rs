@@ -6,8 +6,8 @@
 
 use crate::counted::Counted;
 use crate::fence::Fenced;
-use crate::guarded::Guarded;
 use crate::inspect;
+use crate::loss_tracking::LossTrackingArray;
 use crate::overlay::Overlay;
 use crate::pool::OpenPool;
 use crate::remote::MemberDisk;
@@ -15,7 +15,7 @@ use crate::shard_context::ShardContext;
 use block::{BlockDevice, IoError, IoErrorKind, Stable};
 use model::Refusal;
 use raid::{FailureLog, Finding, Options};
-use shard::{GroupCommit, Interruptible, World, mailbox, pause_on, spawn_on};
+use shard::{AbandonableDevice, GroupCommit, World, mailbox, pause_on, spawn_on};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
@@ -23,13 +23,13 @@ use std::rc::{Rc, Weak};
 use volume::Window;
 
 /// A member disk in full: labels and catalogs at its ends, the data area of the array between them.
-pub(crate) type Disk<W> = Rc<GroupCommit<Fenced<Interruptible<Counted<Overlay<MemberDisk<W>>>>>>>;
+pub(crate) type Disk<W> = Rc<GroupCommit<Fenced<AbandonableDevice<Counted<Overlay<MemberDisk<W>>>>>>>;
 
 /// Data area of a member disk, as the array sees it.
 pub(crate) type Member<W> = Window<Disk<W>>;
 
 /// Array of one group with its list of lost blocks. Shared by the pool, its volumes and the maintenance tasks.
-pub(crate) type Group<W> = Rc<Guarded<Member<W>>>;
+pub(crate) type Group<W> = Rc<LossTrackingArray<Member<W>>>;
 
 /// Opens the disk at `path` for use as a member.
 ///
@@ -48,14 +48,14 @@ pub(crate) async fn open_disk_as<W: World>(
     let device = inspect::open_as(&shard.remotes, path, read_only, force).await?;
     let world = shard.world.clone();
     let counted = Counted::new(Overlay::new(device), move || world.now());
-    let device = Interruptible::new(counted, shard.run_clock(), spawn_on(&shard.world));
+    let device = AbandonableDevice::new(counted, shard.run_clock(), spawn_on(&shard.world));
     // Registered before anything is sent to the disk: it must not be opened again while an operation is in flight.
-    shard.remotes.landings().watch(path, device.landings());
+    shard.remotes.landings().watch(path, device.in_flight());
     Ok(Rc::new(GroupCommit::new(Fenced::new(device))))
 }
 
 /// Layer that lets callers of the disk stop waiting for an operation.
-pub(crate) fn interruptible<W: World>(disk: &Disk<W>) -> &Interruptible<Counted<Overlay<MemberDisk<W>>>> {
+pub(crate) fn interruptible<W: World>(disk: &Disk<W>) -> &AbandonableDevice<Counted<Overlay<MemberDisk<W>>>> {
     disk.device().device()
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn overlay<W: World>(disk: &Disk<W>) -> &Overlay<MemberDisk<W>> {
 
 /// Listener for the failures and findings of one group. Records failed members in the catalog of the pool, on the
 /// remaining disks, and reports blocks that differ from what was written.
-pub(crate) struct Watch<W: World> {
+pub(crate) struct GroupListener<W: World> {
     group: usize,
     /// True if the array records failures in its own log; that is the only record until the pool is open.
     protected: bool,
@@ -83,7 +83,7 @@ pub(crate) struct Watch<W: World> {
     accepts_log_loss: Cell<bool>,
 }
 
-impl<W: World> Watch<W> {
+impl<W: World> GroupListener<W> {
     /// Creates the listener for the group at `group` in the catalog.
     pub(crate) fn new(group: usize, protected: bool) -> Rc<Self> {
         let (pool, early, accepts_log_loss) = Default::default();
@@ -131,7 +131,7 @@ impl<W: World> Watch<W> {
     }
 }
 
-impl<W: World> FailureLog for Watch<W> {
+impl<W: World> FailureLog for GroupListener<W> {
     fn record(&self, member: u16, error: IoError) -> Pin<Box<dyn Future<Output = Result<Stable, IoError>>>> {
         let pool = self.pool.get().and_then(Weak::upgrade);
         let group = self.group;

@@ -8,7 +8,7 @@ mod copies;
 mod disks;
 mod openings;
 mod pools;
-mod questions;
+mod queries;
 mod read_only;
 mod snapshots;
 mod stopping;
@@ -16,7 +16,7 @@ mod volumes;
 
 use crate::front::FrontEnd;
 use crate::homes::{VolumeHome, VolumeHomes};
-use crate::pool::Taking;
+use crate::pool::ClaimRequest;
 use crate::shard_context::ShardContext;
 use copies::Copies;
 use disks::KnownDisks;
@@ -61,7 +61,7 @@ struct PoolHome {
 pub async fn conduct<W: World>(
     shard: Rc<ShardContext<W>>,
     inbox: Receiver<Call>,
-    facts: Facts,
+    facts: EngineFacts,
     (volumes, front): (VolumeHomes, Rc<dyn FrontEnd>),
 ) {
     // Before any disk is opened: sessions to remote disks use the name of the node.
@@ -75,7 +75,7 @@ pub async fn conduct<W: World>(
             worker.clone().take_turn(call).await;
         }
     });
-    copies::continuing::look_now_and_then(&conductor);
+    copies::continuing::start_periodic_search(&conductor);
     while let Some(call) = inbox.receive().await {
         if call.order.runs_concurrently() {
             let conductor = conductor.clone();
@@ -97,7 +97,7 @@ pub async fn conduct<W: World>(
 }
 
 /// Facts about the environment, given by the program that starts the engine.
-pub struct Facts {
+pub struct EngineFacts {
     /// I/O back end: `io_uring` or `threads`.
     pub io: String,
     /// Identity of this node.
@@ -107,8 +107,8 @@ pub struct Facts {
 }
 
 impl<W: World> Conductor<W> {
-    fn new(shard: Rc<ShardContext<W>>, facts: Facts, volumes: VolumeHomes, front: Rc<dyn FrontEnd>) -> Self {
-        let Facts { io, node, secret } = facts;
+    fn new(shard: Rc<ShardContext<W>>, facts: EngineFacts, volumes: VolumeHomes, front: Rc<dyn FrontEnd>) -> Self {
+        let EngineFacts { io, node, secret } = facts;
         Self {
             started: shard.world.now(),
             shard,
@@ -135,7 +135,8 @@ impl<W: World> Conductor<W> {
             return call.answer(answer);
         };
         let (key, keep, confirmed) = (key.clone(), keep.clone(), *confirmed);
-        let taking = Taking { told: *force, accept_log_loss: *accept_log_loss, key, keep, confirmed, ..self.taking() };
+        let taking =
+            ClaimRequest { told: *force, accept_log_loss: *accept_log_loss, key, keep, confirmed, ..self.taking() };
         // A stop may have come in between.
         let begun =
             if self.stopped.get() { Err(engine_gone()) } else { self.begin_opening(*id, taking, *read_only, *whole) };

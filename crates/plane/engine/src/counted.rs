@@ -31,7 +31,7 @@ type Latencies = Box<[u32; BUCKETS]>;
 const LATENCIES_MAX: u32 = 1 << 16;
 
 /// Operation in flight until it is dropped: its disk, its start, and whether it is a read.
-struct Flight<'a, D> {
+struct InFlight<'a, D> {
     disk: &'a Counted<D>,
     began: Time,
     reads: bool,
@@ -115,7 +115,7 @@ impl<D> Counted<D> {
         }
     }
 
-    fn begin(&self, reads: bool) -> Flight<'_, D> {
+    fn begin(&self, reads: bool) -> InFlight<'_, D> {
         let count = self.advance() + 1;
         let (_, now) = self.under_way.get();
         self.under_way.set((count, now));
@@ -126,7 +126,7 @@ impl<D> Counted<D> {
             Some((_, count)) => *count += 1,
             None => begun.push_back((tick, 1)),
         }
-        Flight { disk: self, began: now, reads }
+        InFlight { disk: self, began: now, reads }
     }
 
     fn end(&self, tick: u64) {
@@ -161,7 +161,7 @@ impl<D> Counted<D> {
     }
 }
 
-impl<D> Drop for Flight<'_, D> {
+impl<D> Drop for InFlight<'_, D> {
     fn drop(&mut self) {
         // Dropped futures are counted as well: an interrupted operation has occupied the disk.
         let under_way = self.disk.advance();
@@ -201,9 +201,9 @@ impl<D: BlockDevice> BlockDevice for Counted<D> {
         self.count_write(self.device.write(start, data).await, bytes)
     }
 
-    async fn write_fresh(&self, start: Lba, data: View) -> Result<Written, IoError> {
+    async fn write_unlogged(&self, start: Lba, data: View) -> Result<Written, IoError> {
         let (_flight, bytes) = (self.begin(false), data.len());
-        self.count_write(self.device.write_fresh(start, data).await, bytes)
+        self.count_write(self.device.write_unlogged(start, data).await, bytes)
     }
 
     async fn flush(&self, after: Written) -> Result<Stable, IoError> {

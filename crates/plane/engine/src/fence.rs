@@ -24,7 +24,7 @@ impl Fence {
     }
 
     /// Renews the lease by the heartbeat that began at `began` and reached every group.
-    pub fn hold(&self, began: Time) {
+    pub fn renew(&self, began: Time) {
         // From the beginning of the heartbeat: the marks on the disks may be as old as that.
         self.lease.borrow_mut().renew(began);
         self.changed.raise();
@@ -107,9 +107,9 @@ impl<D: BlockDevice> BlockDevice for Fenced<D> {
         self.device.write(start, data).await
     }
 
-    async fn write_fresh(&self, start: Lba, data: View) -> Result<Written, IoError> {
+    async fn write_unlogged(&self, start: Lba, data: View) -> Result<Written, IoError> {
         self.admit(self.geometry().extent_of(start, data.len())?).await?;
-        self.device.write_fresh(start, data).await
+        self.device.write_unlogged(start, data).await
     }
 
     async fn flush(&self, after: Written) -> Result<Stable, IoError> {
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
     use block::Blocks;
     use block::memory::Ram;
-    use cluster::{LEASE, PATIENCE};
+    use cluster::{LEASE, LEASE_WAIT_MAX};
     use futures_util::FutureExt;
     use std::cell::Cell;
 
@@ -161,9 +161,9 @@ mod tests {
         assert_eq!(write(&disk, PLACES.end().0), None);
         assert!(disk.read(Extent::new(0, 1)).now_or_never().is_some());
         // A heartbeat that began before the lease ran out does not renew it.
-        fence.hold(Time::default());
+        fence.renew(Time::default());
         assert_eq!(write(&disk, 0), None);
-        fence.hold(clock.get());
+        fence.renew(clock.get());
         assert_eq!(write(&disk, 0), Some(Ok(())));
     }
 
@@ -173,11 +173,11 @@ mod tests {
         clock.set(Time::default() + LEASE);
         let mut waiting = std::pin::pin!(disk.write(Lba(0), View::zeroed(4096)));
         assert!((&mut waiting).now_or_never().is_none());
-        clock.set(Time::default() + LEASE + PATIENCE);
+        clock.set(Time::default() + LEASE + LEASE_WAIT_MAX);
         fence.tick();
         let refused = waiting.now_or_never().expect("it ends").map(drop).map_err(|error| error.kind);
         assert_eq!(refused, Err(IoErrorKind::Gone));
-        fence.hold(clock.get());
+        fence.renew(clock.get());
         assert_eq!(write(&disk, 0), Some(Ok(())), "a beat opens it again");
     }
 
@@ -190,7 +190,7 @@ mod tests {
         fence.close();
         let refused = waiting.now_or_never().expect("it is told").map(drop).map_err(|error| error.kind);
         assert_eq!(refused, Err(IoErrorKind::Gone));
-        fence.hold(clock.get());
+        fence.renew(clock.get());
         assert_eq!(write(&disk, 0), Some(Err(IoErrorKind::Gone)));
     }
 }

@@ -5,12 +5,12 @@
 use crate::remote::{self, MemberDisk, RemoteDisks};
 use block::BlockDevice;
 use futures_util::future::{Either, select};
-use initiator::Use;
+use initiator::OpenMode;
 use model::{
     DiskCounters, DiskId, DiskIdentity, DiskReport, DiskState, Label, LabelOwner, MachineId, NodeId, PoolId, Refusal,
     RemoteAddress, Size, UNKNOWN_DATA, code,
 };
-use shard::{DiskOptions, Interruptible, RunClock, World, spawn_on};
+use shard::{AbandonableDevice, DiskOptions, RunClock, World, spawn_on};
 use std::io;
 use std::pin::pin;
 use std::time::Duration;
@@ -23,16 +23,16 @@ const DEADLINE: Duration = Duration::from_secs(8);
 /// writable, and udev is not triggered, which rescans a device after every close of a writable descriptor.
 ///
 /// *Errors*: the disk cannot be opened or read, is not a disk, or is in use by something else.
-pub(crate) async fn look_at<W: World>(
+pub(crate) async fn inspect_disk<W: World>(
     disks: &RemoteDisks<W>,
     path: &str,
     read_only: bool,
 ) -> Result<DiskReport, Refusal> {
     if !RemoteAddress::is_remote(path) {
-        return look_at_local(disks, path, read_only).await;
+        return inspect_local_disk(disks, path, read_only).await;
     }
     disks.landings().admit(path)?;
-    let disk = disks.open(path, Use::Look).await?;
+    let disk = disks.open(path, OpenMode::Inspect).await?;
     if let Some(key) = disk.foreign_key() {
         return Err(remote::reserved(path, key));
     }
@@ -45,7 +45,7 @@ pub(crate) async fn look_at<W: World>(
 /// As [`look_at`], for a disk or file of this machine.
 ///
 /// *Errors*: as [`look_at`].
-pub(crate) async fn look_at_local<W: World>(
+pub(crate) async fn inspect_local_disk<W: World>(
     disks: &RemoteDisks<W>,
     path: &str,
     read_only: bool,
@@ -65,14 +65,14 @@ async fn within_deadline<W: World, D: BlockDevice + 'static, T>(
     disks: &RemoteDisks<W>,
     path: &str,
     device: D,
-    work: impl AsyncFnOnce(&Interruptible<D>) -> T,
+    work: impl AsyncFnOnce(&AbandonableDevice<D>) -> T,
 ) -> Result<T, Refusal> {
     let (world, clock) = (disks.world(), RunClock::default());
-    let disk = Interruptible::new(device, clock.clone(), spawn_on(world));
-    disks.landings().watch(path, disk.landings());
+    let disk = AbandonableDevice::new(device, clock.clone(), spawn_on(world));
+    disks.landings().watch(path, disk.in_flight());
     // The deadline is on silence, not on the total time: a slow disk that keeps answering is not given up.
     let silent = async {
-        while disk.silence().progress < DEADLINE {
+        while disk.response_age().progress < DEADLINE {
             clock.step(world).await;
         }
     };
@@ -93,12 +93,12 @@ async fn look(disk: &impl BlockDevice, path: &str, identity: DiskIdentity) -> Re
     let probe = volume::probe(disk).await;
     let label = match probe.contents {
         // No label, but data of another system that must not be overwritten by accident.
-        Contents::Blank if probe.has_residue => Label::Foreign { what: UNKNOWN_DATA.to_owned() },
+        Contents::Blank if probe.has_residue => Label::Foreign { description: UNKNOWN_DATA.to_owned() },
         Contents::Blank => Label::None,
-        Contents::Foreign(what) => Label::Foreign { what: what.to_owned() },
-        Contents::Newer { sentence, .. } => Label::Foreign { what: sentence },
+        Contents::Foreign(what) => Label::Foreign { description: what.to_owned() },
+        Contents::Newer { sentence, .. } => Label::Foreign { description: sentence },
         Contents::Damaged => Label::Damaged,
-        Contents::Member(member) => Label::Ours {
+        Contents::Member(member) => Label::PoolMember {
             pool: PoolId::from_bytes(member.label.pool.into_bytes()),
             pool_name: pool_name(&member.label.pool_name),
             disk: DiskId::from_bytes(member.label.disk.into_bytes()),
@@ -178,7 +178,7 @@ pub(crate) async fn open_as<W: World>(
     disks.landings().admit(path)?;
     if RemoteAddress::is_remote(path) {
         // Looking at a remote disk registers no reservation key.
-        let usage = if read_only { Use::Look } else { Use::Own { force } };
+        let usage = if read_only { OpenMode::Inspect } else { OpenMode::ReadWrite { force } };
         return disks.open(path, usage).await.map(MemberDisk::Remote);
     }
     let options = DiskOptions { block_bytes: BLOCK_BYTES, read_only };

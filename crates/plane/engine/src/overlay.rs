@@ -90,7 +90,7 @@ impl<D: BlockDevice> Overlay<D> {
     }
 
     /// Switches the overlay on: nothing is written to the device from now on. A second call has no effect.
-    pub fn keep_in(&self, memory: &Rc<Memory>) {
+    pub fn divert_writes(&self, memory: &Rc<Memory>) {
         let _ = self.memory.set(memory.clone());
     }
 
@@ -173,9 +173,9 @@ impl<D: BlockDevice> BlockDevice for Overlay<D> {
         self.keep(memory, extent, &data).map(|()| Written::attest())
     }
 
-    async fn write_fresh(&self, start: Lba, data: View) -> Result<Written, IoError> {
+    async fn write_unlogged(&self, start: Lba, data: View) -> Result<Written, IoError> {
         match self.memory.get() {
-            None => self.note(self.device.write_fresh(start, data).await),
+            None => self.note(self.device.write_unlogged(start, data).await),
             Some(_) => self.write(start, data).await,
         }
     }
@@ -234,7 +234,7 @@ mod tests {
         let _ = overlay.write(Lba(0), filled(1, 8)).now_or_never().unwrap().unwrap();
         let room = OverlayBudget::new(3 * 4096);
         let memory = Memory::of(&room);
-        overlay.keep_in(&memory);
+        overlay.divert_writes(&memory);
         let _ = overlay.write(Lba(2), filled(2, 2)).now_or_never().unwrap().unwrap();
         let _ = overlay.write(Lba(3), filled(3, 1)).now_or_never().unwrap().unwrap();
         let seen = read(&overlay, Extent::new(1, 4));

@@ -13,7 +13,7 @@ use std::task::{Context, Waker};
 pub type Job<S> = Box<dyn FnOnce(Rc<S>) + Send>;
 
 /// State of a layer that lives on each shard and runs the jobs sent to it.
-pub trait Resident<W: World>: Sized + 'static {
+pub trait ShardState<W: World>: Sized + 'static {
     /// World of the shard.
     fn world(&self) -> &W;
 }
@@ -46,7 +46,7 @@ impl<M: Send + 'static> Peers<M> {
     pub async fn call<W, S, R, F>(&self, home: usize, work: impl FnOnce(Rc<S>) -> F + Send + 'static) -> Option<R>
     where
         W: World,
-        S: Resident<W>,
+        S: ShardState<W>,
         M: From<Job<S>>,
         R: Send + 'static,
         F: Future<Output = R> + 'static,

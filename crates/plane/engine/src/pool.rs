@@ -3,65 +3,62 @@
 //! The conductor calls the functions re-exported here, on the home shard of the pool. Data commands do not pass through
 //! [`OpenPool`]; they go from the unit through the volume to the array. No other shard may touch a pool.
 
-mod answering;
-mod behind;
-mod care;
+mod affected_volumes;
+mod blocked_volumes;
 mod check;
-mod concerned;
-mod copy;
-mod copying;
 mod create;
 mod device;
-mod erring;
+mod expand;
 mod findings;
 mod groups;
 mod grow;
-mod held;
 mod keys;
 mod log;
+mod log_reattach;
 mod losses;
+mod maintenance;
+mod map_work;
 mod maps;
+mod member_copy;
+mod member_errors;
 mod members;
 mod membership;
 mod open;
 mod overwrite;
-mod own;
+mod ownership;
 mod pace;
-mod parting;
 mod read_only;
 mod rebuild;
 mod refusals;
 mod rejoin;
 mod replay;
 mod report;
+mod responsiveness;
 mod returning;
 mod scrub;
 mod snapshots;
 mod space;
-mod takeup;
-mod tending;
+mod split;
+mod unresponsive;
+mod volume_copy;
 mod volumes;
 mod watchdog;
-mod widen;
 mod work;
 
-pub(crate) use care::set_repair;
 pub(crate) use check::{check, dump};
-pub(crate) use copy::{
-    CopyEnd, CopyState, Original, abandon_copy, close_copy_ends, complete_copy, continued, create_copy_target,
-    open_copy_source, send_copy, withdraw_copy,
-};
-pub(crate) use copying::copy_member;
 pub(crate) use create::{NewGroup, NewPool, create};
 pub(crate) use device::PoolVolume;
+pub(crate) use expand::add_member;
 pub(crate) use groups::add_group;
 pub(crate) use grow::grow;
 pub(crate) use keys::key_of;
 pub(crate) use log::{NewLog, add_log, remove_log};
+pub(crate) use maintenance::set_repair;
+pub(crate) use member_copy::copy_member;
 pub(crate) use members::{blink, fail_disk, replace_disk};
 pub(crate) use open::{Opening, open};
 pub(crate) use overwrite::admit_erasure;
-pub(crate) use own::{Taking, keep_state};
+pub(crate) use ownership::{ClaimRequest, keep_state};
 pub(crate) use report::{disk_counters, reports};
 pub(crate) use returning::return_disk;
 pub(crate) use scrub::{hold_scrub, start_scrub, stop_scrub};
@@ -69,19 +66,22 @@ pub(crate) use snapshots::{
     NewClone, clone_snapshot, create_snapshots, delete_snapshot, lock_snapshot, roll_back, snapshots,
 };
 pub(crate) use space::set_space;
+pub(crate) use volume_copy::{
+    CopyEnd, CopySourceInfo, CopyState, abandon_copy, close_copy_ends, complete_copy, continued, create_copy_target,
+    open_copy_source, send_copy, withdraw_copy,
+};
 pub(crate) use volumes::{create_volume, delete_volume, resize_volume, set_policy};
-pub(crate) use widen::add_member;
 
-use crate::array::{self, Disk, Group, Watch};
+use crate::array::{self, Disk, Group, GroupListener};
 use crate::shard_context::ShardContext;
 use block::{BlockDevice, Blocks, IoError, IoErrorKind, Stable};
-use care::Maintenance;
 use findings::Findings;
 use futures_util::future::select;
+use maintenance::Maintenance;
 use model::{DiskId, DiskName, Level, Name, PoolId, Refusal, Size, VolumeName, code, event};
-use rebuild::Halt;
+use rebuild::StopSignal;
 use refusals::refusal;
-use shard::{Landings, World, pause_on, spawn_on};
+use shard::{InFlightOperations, World, pause_on, spawn_on};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -110,21 +110,21 @@ pub struct OpenPool<W: World> {
     /// Reason why a read-only pool was withdrawn: another node writes to its disks.
     overtaken: OnceCell<String>,
     /// Stops the maintenance of the pool: rebuild, resync, scrub.
-    halt: Rc<Halt>,
+    halt: Rc<StopSignal>,
     /// Stops the background tasks of its arrays. Pulled last, because other tasks wait for them.
-    parting: Rc<Halt>,
+    stop_arrays: Rc<StopSignal>,
     /// Present step of the closing, while the pool is being closed.
     closing: Cell<Option<&'static str>>,
     /// Member that an operator is taking out at this moment.
     taking_out: Cell<Option<DiskId>>,
-    care: Maintenance<W>,
-    guarding: own::Guard,
+    maintenance: Maintenance<W>,
+    ownership_guard: ownership::OwnershipGuard,
     findings: Findings,
     losses: losses::Losses,
     map_repairs: maps::MapRepairs,
     log: log::LogDevice,
-    held: held::Held,
-    copies: copy::Copies<W>,
+    blocked: blocked_volumes::BlockedVolumes,
+    copies: volume_copy::Copies<W>,
 }
 
 /// One group of an open pool.
@@ -148,7 +148,7 @@ struct GroupState<W: World> {
     /// Stripes that a returned member has missed. A member without an entry is rebuilt in full.
     to_fill: RefCell<BTreeMap<u16, Vec<Range<u64>>>>,
     /// Running copy of a member to another disk.
-    copying: RefCell<Option<Rc<copying::Copying<W>>>>,
+    member_copy: RefCell<Option<Rc<member_copy::MemberCopyTask<W>>>>,
 }
 
 impl<W: World> GroupState<W> {
@@ -167,7 +167,7 @@ impl<W: World> GroupState<W> {
             joining: Cell::default(),
             returning: RefCell::default(),
             to_fill: RefCell::default(),
-            copying: RefCell::default(),
+            member_copy: RefCell::default(),
         }
     }
 
@@ -217,9 +217,9 @@ struct Slot<W: World> {
     /// Path at which it was opened last; empty if it never was.
     path: String,
     /// Latency state of the disk.
-    answering: Rc<answering::Answering>,
+    responsiveness: Rc<responsiveness::Responsiveness>,
     /// Error counts of the disk.
-    erring: Rc<erring::Erring>,
+    errors: Rc<member_errors::MemberErrors>,
     /// Name of the disk that was copied to this one since the pool was opened, and whose slot it took.
     stands_for: Option<String>,
 }
@@ -230,7 +230,7 @@ impl<W: World> Slot<W> {
         let room = volume::data_area(disk.geometry().blocks).map_or(Blocks(0), |area| area.len);
         let (name, disk, path) = (Some(candidate.name.clone()), Some(disk.clone()), candidate.path.clone());
         let (answering, erring) = Default::default();
-        Self { id: disk_id(id), name, disk, room, path, answering, erring, stands_for: None }
+        Self { id: disk_id(id), name, disk, room, path, responsiveness: answering, errors: erring, stands_for: None }
     }
 
     /// Name of the disk, or its identity if it has no name.
@@ -241,10 +241,19 @@ impl<W: World> Slot<W> {
 
 impl<W: World> Clone for Slot<W> {
     fn clone(&self) -> Self {
-        let Self { id, ref name, ref disk, room, ref path, ref answering, ref erring, ref stands_for } = *self;
+        let Self {
+            id,
+            ref name,
+            ref disk,
+            room,
+            ref path,
+            responsiveness: ref answering,
+            errors: ref erring,
+            ref stands_for,
+        } = *self;
         let (name, disk, path, stands_for) = (name.clone(), disk.clone(), path.clone(), stands_for.clone());
         let (answering, erring) = (answering.clone(), erring.clone());
-        Self { id, name, disk, room, path, answering, erring, stands_for }
+        Self { id, name, disk, room, path, responsiveness: answering, errors: erring, stands_for }
     }
 }
 
@@ -270,14 +279,14 @@ impl<W: World> OpenPool<W> {
         name: Name,
         id: PoolId,
         pool: volume::Pool<Disk<W>, Group<W>>,
-        groups: Vec<(usize, GroupState<W>, Rc<Watch<W>>)>,
+        groups: Vec<(usize, GroupState<W>, Rc<GroupListener<W>>)>,
     ) -> Rc<Self> {
         let (groups, watches): (Vec<_>, Vec<_>) =
             groups.into_iter().map(|(place, group, watch)| ((place, group), watch)).unzip();
         let (halt, parting, taking_out, guarding, findings, log, held) = Default::default();
         let losses = losses::Losses::default();
         let care = Maintenance::new(shard.world.clone());
-        let (copies, closing) = (copy::Copies::default(), Cell::default());
+        let (copies, closing) = (volume_copy::Copies::default(), Cell::default());
         let (read_only, overtaken) = (OnceCell::new(), OnceCell::new());
         let map_repairs = maps::MapRepairs::default();
         let pool = Rc::new(Self {
@@ -289,22 +298,22 @@ impl<W: World> OpenPool<W> {
             read_only,
             overtaken,
             halt,
-            parting,
+            stop_arrays: parting,
             closing,
             taking_out,
-            care,
-            guarding,
+            maintenance: care,
+            ownership_guard: guarding,
             findings,
             losses,
             map_repairs,
             log,
-            held,
+            blocked: held,
             copies,
         });
         // Before any background task: findings and failures must reach the pool.
         watches.iter().for_each(|watch| watch.bind(&pool));
-        pool.hear_of_failures();
-        pool.pool.members().spare(open::survives, pause_on(&shard.world));
+        pool.subscribe_to_failures();
+        pool.pool.members().set_failure_policy(open::survives, pause_on(&shard.world));
         pool.pool.set_spawner(spawn_on(&shard.world));
         pool.watch_maps();
         pool.groups.iter().for_each(|(_, group)| pool.drive(group));
@@ -315,9 +324,9 @@ impl<W: World> OpenPool<W> {
 
     /// Starts the task that runs the deferred work of the array of the group when no command drives it.
     fn drive(&self, group: &GroupState<W>) {
-        let (array, parting) = (group.array.clone(), self.parting.clone());
+        let (array, parting) = (group.array.clone(), self.stop_arrays.clone());
         self.spawn(async move {
-            select(pin!(array.drive()), pin!(parting.pulled())).await;
+            select(pin!(array.drive()), pin!(parting.raised())).await;
         });
     }
 
@@ -327,7 +336,7 @@ impl<W: World> OpenPool<W> {
     /// *Errors*: `Gone` if the record could not be made durable; the group then stops.
     pub async fn record_failure(&self, group: usize, member: u16, error: IoError) -> Result<Stable, IoError> {
         // In the last step of a copy the catalog names the new disk already.
-        let disk = copying::recorded_disk(self, group, member);
+        let disk = member_copy::recorded_disk(self, group, member);
         let name = self.disk_name(group, member);
         tracing::error!(pool = %self.name, group, disk = name, %error, "a member has failed and is no longer used");
         // Whatever waits for the failed disk would wait in vain, including a commit of the catalog that is in flight.
@@ -335,7 +344,7 @@ impl<W: World> OpenPool<W> {
             array::interruptible(disk).interrupt();
         }
         self.tell_of_failure(group, member, error);
-        match self.pool.members().set_state(disk, behind::recorded_state(error)).await {
+        match self.pool.members().set_state(disk, unresponsive::recorded_state(error)).await {
             Ok(()) => {
                 // The node's row follows the commit and precedes the answer to the write that the member missed (ADR
                 // 27).
@@ -381,7 +390,7 @@ impl<W: World> OpenPool<W> {
         let in_segments = status.volumes.iter().map(|volume| (volume.name.as_str(), volume.id));
         // Volumes that are being deleted or were only copied in part have no name that an operator may use.
         let mapped = status.families.iter().flat_map(|family| &family.volumes);
-        let mapped = mapped.filter(|volume| !volume.is_dying && !volume.is_partial);
+        let mapped = mapped.filter(|volume| !volume.is_deleting && !volume.is_partial);
         let mapped = mapped.map(|volume| (volume.name.as_str(), volume.id));
         in_segments.chain(mapped).find(|(name, _)| *name == own).map(|(_, id)| id).ok_or_else(|| {
             let hint = "`blockyard volume list` shows the volumes";
@@ -393,8 +402,8 @@ impl<W: World> OpenPool<W> {
 impl<W: World> Drop for OpenPool<W> {
     fn drop(&mut self) {
         self.log.stop();
-        self.halt.pull();
-        self.parting.pull();
+        self.halt.raise();
+        self.stop_arrays.raise();
     }
 }
 
@@ -418,20 +427,20 @@ pub(crate) async fn close<W: World>(shard: Rc<ShardContext<W>>, name: Name) -> R
     let step = |step| pool.closing.set(Some(step));
     step("the work on its maps");
     // Order: background tasks, caches, log device, commits of maps, groups, and the owner's marks last.
-    pool.care.space.chores.stop().await;
+    pool.maintenance.space.chores.stop().await;
     step("its rebuild, resync or scrub");
     pool.stop_work().await;
     step("what its cache has to write");
     let units: Vec<_> = shard.units().values().filter(|unit| unit.name.pool() == Some(&name)).cloned().collect();
     for unit in units {
         unit.stop_sanitizing().await;
-        pool.write_to_the_end(&unit).await;
+        pool.destage_unit(&unit).await;
     }
     shard.withdraw_where(|unit| unit.name.pool() == Some(&name));
     step("its log device");
     pool.end_log().await;
     step("the commits of its maps");
-    pool.pool.rest().await;
+    pool.pool.drain().await;
     step("the flush of its groups");
     for (number, group) in pool.groups.iter() {
         let number = u16::try_from(number).expect("a pool has at most 64 groups");
@@ -457,7 +466,7 @@ pub(crate) async fn close<W: World>(shard: Rc<ShardContext<W>>, name: Name) -> R
     step("the marks on its disks");
     pool.let_go().await;
     // After the release another node may open the pool, so nothing may be written from here on.
-    pool.parting.pull();
+    pool.stop_arrays.raise();
     part_with(&shard, pool).await;
     Ok(())
 }
@@ -466,17 +475,17 @@ pub(crate) async fn close<W: World>(shard: Rc<ShardContext<W>>, name: Name) -> R
 async fn part_with<W: World>(shard: &ShardContext<W>, pool: Rc<OpenPool<W>>) {
     shard.pools.borrow_mut().remove(&pool.name);
     // The counters of operations in flight outlive the pool, which is dropped here.
-    let disks = pool.slots().into_iter().filter_map(|slot| Some(array::interruptible(&slot.disk?).landings()));
-    let disks: Vec<Landings> = disks.collect();
+    let disks = pool.slots().into_iter().filter_map(|slot| Some(array::interruptible(&slot.disk?).in_flight()));
+    let disks: Vec<InFlightOperations> = disks.collect();
     drop(pool);
     until_let_go(shard, &disks).await;
 }
 
 /// Waits until nobody holds the disks. Interrupted tasks get a last poll first; a command that a disk does not answer
 /// is not waited for.
-async fn until_let_go<W: World>(shard: &ShardContext<W>, disks: &[Landings]) {
+async fn until_let_go<W: World>(shard: &ShardContext<W>, disks: &[InFlightOperations]) {
     let end = shard.world.now() + LET_GO_MAX;
-    while !disks.iter().all(Landings::is_over) && shard.world.now() < end {
+    while !disks.iter().all(InFlightOperations::is_over) && shard.world.now() < end {
         shard.world.sleep(LET_GO_STEP).await;
     }
 }
@@ -495,12 +504,12 @@ pub(crate) async fn destroy<W: World>(shard: Rc<ShardContext<W>>, name: Name) ->
         let message = format!("pool {name} has {volumes} volumes");
         return Err(Refusal::new(code::POOL_IN_USE, message, "delete its volumes first"));
     }
-    pool.care.space.chores.stop().await;
+    pool.maintenance.space.chores.stop().await;
     pool.stop_work().await;
     pool.end_log().await;
-    pool.parting.pull();
+    pool.stop_arrays.raise();
     // The heartbeat must not write a mark onto a disk that was just wiped.
-    pool.guarding.end();
+    pool.ownership_guard.end();
     let destroyed = pool.pool.clone().destroy().await;
     destroyed.map_err(|error| refusal(&error, &pool))?;
     part_with(&shard, pool).await;

@@ -5,10 +5,10 @@
 //! [`crate::inspect`] and the conductor. A remote disk must never be opened for writing without a fence.
 
 use crate::events::Events;
-use crate::unlanded::Unlanded;
+use crate::in_flight::OperationsInFlight;
 use block::{BlockDevice, Extent, Geometry, IoError, Lba, Rope, Run, Space, Stable, View, Written};
 use futures_util::future::join_all;
-use initiator::{Closing, DiskConfig, DiskEvent, OpenError, PathReport, PathState, RemoteDisk, Use};
+use initiator::{Closing, DiskConfig, DiskEvent, OpenError, OpenMode, PathReport, PathState, RemoteDisk};
 use iscsi::chap::{Algorithm, Credential, Secret};
 use iscsi::login::InitiatorAuth;
 use iscsi::{DigestOffer, IscsiName};
@@ -50,7 +50,7 @@ pub struct RemoteDisks<W: World> {
     logins: Logins,
     open: RefCell<Vec<(String, Weak<RemoteDisk<W>>)>>,
     closing: RefCell<Vec<Closing<W>>>,
-    landings: Unlanded,
+    landings: OperationsInFlight,
 }
 
 impl Logins {
@@ -96,7 +96,7 @@ impl<W: World> RemoteDisks<W> {
     }
 
     /// Operations of earlier openings that are still in flight.
-    pub fn landings(&self) -> &Unlanded {
+    pub fn landings(&self) -> &OperationsInFlight {
         &self.landings
     }
 
@@ -109,7 +109,7 @@ impl<W: World> RemoteDisks<W> {
     ///
     /// *Errors*: no path can log in; another initiator holds a reservation; its portals lead to different logical
     /// units.
-    pub async fn open(&self, path: &str, usage: Use) -> Result<Rc<RemoteDisk<W>>, Refusal> {
+    pub async fn open(&self, path: &str, usage: OpenMode) -> Result<Rc<RemoteDisk<W>>, Refusal> {
         let config = self.config(path, usage)?;
         let initiator = config.initiator.as_str().to_owned();
         let opened = RemoteDisk::open(&self.world, config).await;
@@ -119,7 +119,7 @@ impl<W: World> RemoteDisks<W> {
         self.closing.borrow_mut().retain(|closing| !closing.has_ended());
         self.closing.borrow_mut().push(disk.closing());
         // An inspection ends at once and appears in no report of paths.
-        if usage != Use::Look {
+        if usage != OpenMode::Inspect {
             self.open.borrow_mut().push((path.to_owned(), Rc::downgrade(&disk)));
         }
         Ok(disk)
@@ -129,7 +129,7 @@ impl<W: World> RemoteDisks<W> {
     ///
     /// *Errors*: as [`RemoteDisks::open`].
     pub async fn take(&self, path: &str) -> Result<(), Refusal> {
-        let disk = self.open(path, Use::Own { force: true }).await?;
+        let disk = self.open(path, OpenMode::ReadWrite { force: true }).await?;
         // The last handle starts the logout; its end is awaited so that no key stays registered.
         let closing = disk.closing();
         drop(disk);
@@ -156,7 +156,7 @@ impl<W: World> RemoteDisks<W> {
         join_all(closing.iter().map(Closing::ended)).await;
     }
 
-    fn config(&self, path: &str, usage: Use) -> Result<DiskConfig, Refusal> {
+    fn config(&self, path: &str, usage: OpenMode) -> Result<DiskConfig, Refusal> {
         let address: RemoteAddress = path.parse()?;
         let known = self.logins.known();
         let (disk, login) = known.disks.get(path).cloned().unzip();
@@ -175,9 +175,9 @@ impl<W: World> RemoteDisks<W> {
         config.block_bytes = BLOCK_BYTES;
         config.usage = usage;
         // An inspection raises no events: its session ends at once, which is no loss of a path.
-        if let Some(disk) = disk.flatten().filter(|_| usage != Use::Look) {
+        if let Some(disk) = disk.flatten().filter(|_| usage != OpenMode::Inspect) {
             let (world, events) = (self.world.clone(), self.events.clone());
-            config.events = Rc::new(move |event| tell(&world, &events, &disk, &event));
+            config.events = Rc::new(move |event| raise_event(&world, &events, &disk, &event));
         }
         Ok(config)
     }
@@ -235,7 +235,7 @@ fn auth(login: &RemoteLogin) -> Result<InitiatorAuth, Refusal> {
 }
 
 /// Raises an event for a change of the paths of `disk`.
-fn tell<W: World>(world: &W, events: &Events, disk: &DiskName, event: &DiskEvent) {
+fn raise_event<W: World>(world: &W, events: &Events, disk: &DiskName, event: &DiskEvent) {
     let (code, sentence) = match event {
         DiskEvent::PathLost { portal, reason, left } => {
             let sentence = match left {
@@ -320,16 +320,16 @@ impl<W: World> BlockDevice for MemberDisk<W> {
         each!(self, device => device.write(start, data).await, Box::pin(device.write(start, data)).await)
     }
 
-    async fn write_fresh(&self, start: Lba, data: View) -> Result<Written, IoError> {
-        each!(self, device => device.write_fresh(start, data).await, Box::pin(device.write_fresh(start, data)).await)
+    async fn write_unlogged(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        each!(self, device => device.write_unlogged(start, data).await, Box::pin(device.write_unlogged(start, data)).await)
     }
 
-    fn read_at_once(&self, extent: Extent) -> Option<Result<Rope, IoError>> {
-        each!(self, device => device.read_at_once(extent), device.read_at_once(extent))
+    fn try_read(&self, extent: Extent) -> Option<Result<Rope, IoError>> {
+        each!(self, device => device.try_read(extent), device.try_read(extent))
     }
 
-    fn write_at_once(&self, start: Lba, data: &[u8]) -> Option<Result<Written, IoError>> {
-        each!(self, device => device.write_at_once(start, data), device.write_at_once(start, data))
+    fn try_write(&self, start: Lba, data: &[u8]) -> Option<Result<Written, IoError>> {
+        each!(self, device => device.try_write(start, data), device.try_write(start, data))
     }
 
     async fn flush(&self, after: Written) -> Result<Stable, IoError> {

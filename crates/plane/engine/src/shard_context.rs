@@ -8,7 +8,7 @@ use crate::front::FrontUnit;
 use crate::limits::Limits;
 use crate::memberships::Memberships;
 use crate::overlay::OverlayBudget;
-use crate::peers::{Job, Peers, Resident};
+use crate::peers::{Job, Peers, ShardState};
 use crate::pool::OpenPool;
 use crate::remote::{Logins, RemoteDisks};
 use crate::unit::{self, Unit};
@@ -38,7 +38,7 @@ pub struct ShardSeed<W: World> {
 
 /// Creates the tickets of all shards of one daemon.
 #[must_use]
-pub fn tickets<W: World>(limits: Limits) -> Vec<ShardSeed<W>> {
+pub fn shard_seeds<W: World>(limits: Limits) -> Vec<ShardSeed<W>> {
     assert!(limits.shards > 0, "an engine has a shard");
     let events = Events::new(limits.events_max);
     let remote_logins = Logins::default();
@@ -108,7 +108,7 @@ pub struct Withdrawn<W: World> {
     _faces: Vec<Rc<dyn FrontUnit>>,
 }
 
-impl<W: World> Resident<W> for ShardContext<W> {
+impl<W: World> ShardState<W> for ShardContext<W> {
     fn world(&self) -> &W {
         &self.world
     }

@@ -5,18 +5,18 @@
 //! protocol.
 
 mod absent;
-mod alone;
 mod host_state;
 mod meter;
 mod policy;
 mod stack;
+mod standalone;
 mod store;
 
-pub use alone::{close_standalone, open_standalone, resize_standalone};
 pub use host_state::{HostState, NotKept};
-pub use meter::{Clock, HostLoad, Meter};
+pub use meter::{CommandStart, HostLoad, Meter};
 pub use policy::{cache_id, cache_of, policy_of};
 pub use stack::{Layer, Stack};
+pub use standalone::{close_standalone, open_standalone, resize_standalone};
 pub use store::Store;
 
 use self::absent::AbsentDevice;
@@ -26,7 +26,7 @@ use crate::shard_context::ShardContext;
 use block::IoError;
 use cache::Stall;
 use model::{
-    AbsentVolume, Backend, CacheReport, DiskName, LatencyReport, ShapeOfUnit, Size, TaskStage, UnitShape,
+    AbsentVolume, Backend, CacheReport, DiskName, LatencyReport, NamedUnitAttributes, Size, TaskStage, UnitAttributes,
     VolumeActivity, VolumeCounters, VolumeId, VolumeName, VolumePolicy, VolumeReport, VolumeState, WritePolicy,
 };
 use shard::World;
@@ -53,7 +53,7 @@ pub struct Unit<W: World> {
     host_state: HostState<W>,
     /// Objects that front ends built for it; they hold the unit, not the other way round.
     faces: RefCell<Vec<Weak<dyn FrontUnit>>>,
-    /// Number of live [`Spared`] guards.
+    /// Number of live [`SanitizeGuard`] guards.
     spared: Cell<usize>,
 }
 
@@ -96,7 +96,7 @@ impl<W: World> Unit<W> {
         self.faces.borrow().iter().filter_map(Weak::upgrade).collect()
     }
 
-    fn tell(&self, what: impl Fn(&dyn FrontUnit)) {
+    fn notify(&self, what: impl Fn(&dyn FrontUnit)) {
         self.faces().iter().for_each(|face| what(&**face));
     }
 
@@ -137,7 +137,7 @@ impl<W: World> Unit<W> {
             Some(volume) => volume.replace(change).await?,
             None => change.await?,
         };
-        self.tell(|face| face.content_replaced());
+        self.notify(|face| face.content_replaced());
         Ok(changed)
     }
 
@@ -151,7 +151,7 @@ impl<W: World> Unit<W> {
     /// *Errors*: the error of the device below, or `Unsupported` for `back` without a log device; the write policy then
     /// stays as it was, and all other settings apply.
     pub async fn set_policy(&self, policy: VolumePolicy) -> Result<(), IoError> {
-        self.tell(|face| face.set_removable(policy.removable));
+        self.notify(|face| face.set_removable(policy.removable));
         // Volumes without a pool have neither a cache nor limits.
         let Some(volume) = self.store.policed() else { return Ok(()) };
         let set = volume.set_policy(&policy_of(&policy)).await;
@@ -159,7 +159,7 @@ impl<W: World> Unit<W> {
         // flushes.
         let write = if set.is_ok() { policy.write } else { self.policy.get().write };
         self.policy.set(VolumePolicy { write, ..policy });
-        self.tell(|face| face.set_write_cache(write == WritePolicy::BackVolatile));
+        self.notify(|face| face.set_write_cache(write == WritePolicy::BackVolatile));
         set
     }
 
@@ -192,17 +192,17 @@ impl<W: World> Unit<W> {
 
     /// Notifies initiators that the capacity has grown.
     pub fn capacity_changed(&self) {
-        self.tell(|face| face.capacity_changed());
+        self.notify(|face| face.capacity_changed());
     }
 
     /// Notifies initiators that the pool of the unit has reached its soft threshold (ASC/ASCQ 38h/07h).
     pub fn soft_threshold_reached(&self) {
-        self.tell(|face| face.soft_threshold_reached());
+        self.notify(|face| face.soft_threshold_reached());
     }
 
     /// Notifies initiators of thresholds that they set and that commands of others have crossed.
     pub fn check_thresholds(&self) {
-        self.tell(|face| face.check_thresholds());
+        self.notify(|face| face.check_thresholds());
     }
 
     /// True if the unit is thin provisioned.
@@ -249,21 +249,21 @@ impl<W: World> Unit<W> {
         }
     }
 
-    /// True while a [`Spared`] guard protects the content.
+    /// True while a [`SanitizeGuard`] guard protects the content.
     pub(crate) fn is_protected(&self) -> bool {
         self.spared.get() > 0
     }
 
     /// Reason why a command for `extent` waits above the device; `None` if it is below.
-    pub fn hold(&self, extent: block::Extent) -> Option<TaskStage> {
-        self.store.hold(extent).map(|hold| match hold {
+    pub fn wait_reason(&self, extent: block::Extent) -> Option<TaskStage> {
+        self.store.wait_reason(extent).map(|hold| match hold {
             Stall::Limit => TaskStage::Limit,
             Stall::BackPressure => TaskStage::Cache,
         })
     }
 
     /// Stage of the commands that nothing above the device holds, and the disk that they wait for if it is known.
-    pub fn below(&self, shard: &ShardContext<W>) -> (TaskStage, Option<DiskName>) {
+    pub fn wait_stage(&self, shard: &ShardContext<W>) -> (TaskStage, Option<DiskName>) {
         match &self.backend {
             Backend::File { .. } => (TaskStage::Disk, None),
             Backend::Ram | Backend::Null => (TaskStage::Running, None),
@@ -278,7 +278,7 @@ impl<W: World> Unit<W> {
     /// Creates the unit of a presented volume that is not open. It reports what hosts know of the volume and has no
     /// blocks. `None` if no unit can have this shape.
     pub fn absent(id: VolumeId, volume: &AbsentVolume) -> Option<Self> {
-        let AbsentVolume { name, shape, .. } = volume;
+        let AbsentVolume { name, attributes: shape, .. } = volume;
         let store = Store::Absent(AbsentDevice::of(shape)?);
         let (name, backend) = (name.clone(), shape.backend.clone());
         let (read_only, meter, host_state) = (false, Rc::default(), HostState::none());
@@ -290,11 +290,11 @@ impl<W: World> Unit<W> {
     }
 
     /// Properties of the unit that hosts see.
-    pub fn shape(&self) -> UnitShape {
+    pub fn shape(&self) -> UnitAttributes {
         let device = &*self.store;
         let geometry = block::BlockDevice::geometry(device);
         let policy = self.policy.get();
-        UnitShape {
+        UnitAttributes {
             size: Size::new(geometry.bytes()),
             block_bytes: geometry.block_bytes,
             physical_block_bytes: geometry.physical_block_bytes,
@@ -318,7 +318,7 @@ impl<W: World> Unit<W> {
             block_bytes: geometry.block_bytes,
             backend: self.backend.clone(),
             state: VolumeState::Online,
-            why: None,
+            reason: None,
             counters: self.counters(),
             space: None,
             policy: self.store.policed().map(|_| self.policy.get()),
@@ -334,9 +334,9 @@ impl<W: World> Unit<W> {
 }
 
 /// Guard that keeps a SANITIZE of a host from destroying the content of a unit, because something else needs it.
-pub struct Spared<W: World>(Rc<Unit<W>>);
+pub struct SanitizeGuard<W: World>(Rc<Unit<W>>);
 
-impl<W: World> Spared<W> {
+impl<W: World> SanitizeGuard<W> {
     /// Takes a guard; `None` while the unit is being sanitized.
     pub fn of(unit: Rc<Unit<W>>) -> Option<Self> {
         if unit.faces().iter().any(|face| face.is_being_sanitized()) {
@@ -347,7 +347,7 @@ impl<W: World> Spared<W> {
     }
 }
 
-impl<W: World> Drop for Spared<W> {
+impl<W: World> Drop for SanitizeGuard<W> {
     fn drop(&mut self) {
         assert!(self.0.spared.get() > 0, "who spares a unit lets go of it once");
         self.0.spared.set(self.0.spared.get() - 1);
@@ -366,7 +366,7 @@ pub fn activities<W: World>(shard: &ShardContext<W>, after: Option<VolumeId>) ->
 }
 
 /// Shapes of the units at home here, as hosts see them.
-pub fn shapes<W: World>(shard: &ShardContext<W>) -> Vec<ShapeOfUnit> {
+pub fn shapes<W: World>(shard: &ShardContext<W>) -> Vec<NamedUnitAttributes> {
     shard.units().iter().map(|(id, unit)| (*id, unit.name.clone(), unit.shape())).collect()
 }
 
@@ -381,13 +381,13 @@ pub fn reports<W: World>(shard: &ShardContext<W>) -> Vec<VolumeReport> {
         let count = reports[first..].iter().take_while(|report| of_pool(report)).count();
         pool.describe_space(&mut reports[first..first + count]);
     }
-    reports.extend(held_reports(shard));
+    reports.extend(blocked_reports(shard));
     reports
 }
 
 /// Reports of the volumes that do not serve, in the pools at home here.
-pub fn held_reports<W: World>(shard: &ShardContext<W>) -> Vec<VolumeReport> {
-    shard.pools.borrow().values().flat_map(|pool| pool.held_reports()).collect()
+pub fn blocked_reports<W: World>(shard: &ShardContext<W>) -> Vec<VolumeReport> {
+    shard.pools.borrow().values().flat_map(|pool| pool.blocked_reports()).collect()
 }
 
 /// Report of one volume at home here, whether it serves or not.
@@ -396,7 +396,7 @@ pub fn report<W: World>(shard: &ShardContext<W>, id: VolumeId, name: &VolumeName
     let pool = name.pool().and_then(|pool| pools.get(pool));
     let Some(unit) = shard.unit(id) else {
         // No unit: the pool holds the volume back, or there is none.
-        return pool?.held_reports().into_iter().find(|held| held.name == *name);
+        return pool?.blocked_reports().into_iter().find(|held| held.name == *name);
     };
     let mut report = unit.report();
     if let Some(pool) = pool {

@@ -10,7 +10,7 @@ mod io;
 mod paths;
 mod unit;
 
-pub use config::{DiskConfig, DiskEvent, OpenError, PathReport, PathState, Use};
+pub use config::{DiskConfig, DiskEvent, OpenError, OpenMode, PathReport, PathState};
 pub use unit::UnitFacts;
 
 use crate::cdb;

@@ -9,12 +9,12 @@
 //! Called by [`crate::disk`]. It must never report success unless the target has confirmed the end of the tasks.
 
 use crate::cdb::{self, READ_KEYS, READ_RESERVATION, REPORT_CAPABILITIES, ReserveOut};
+use crate::outcome::{self, Outcome};
 use crate::page;
 use crate::session::{Session, SessionError};
-use crate::verdict::{self, Verdict};
 use iscsi::initiator::{Command, Completion};
 use iscsi::pdu::{Lun, TaskFunction, TaskFunctionOutcome};
-use scsi::Sensed;
+use scsi::ParsedSense;
 use shard::World;
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ pub enum FenceError {
 
 /// Method by which the writes of a lost path were ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum FenceMethod {
     /// PREEMPT AND ABORT of the path's key.
     Preempted,
     /// LOGICAL UNIT RESET, which ends the commands of all other sessions as well, and answers none of them.
@@ -79,7 +79,7 @@ pub trait Fence<W: World> {
     ///
     /// *Shape*: `living` is a session over another path, and `key` the key that that path has registered. *Errors*: the
     /// state of the writes is unknown; to be retried.
-    async fn end_writes(&self, living: &Session<W>, key: u64, lost: LostPath) -> Result<Ended, FenceError>;
+    async fn end_writes(&self, living: &Session<W>, key: u64, lost: LostPath) -> Result<FenceMethod, FenceError>;
 }
 
 /// Fencing method of a logical unit.
@@ -100,18 +100,18 @@ pub enum UnitFence {
 }
 
 impl<W: World> Fence<W> for UnitFence {
-    async fn end_writes(&self, living: &Session<W>, key: u64, lost: LostPath) -> Result<Ended, FenceError> {
+    async fn end_writes(&self, living: &Session<W>, key: u64, lost: LostPath) -> Result<FenceMethod, FenceError> {
         match *self {
             Self::Reset { lun } => reset(living, lun).await,
             Self::Reservation { lun, survives } => {
                 assert_ne!(key, lost.key, "a path is fenced by another registration than its own");
                 let preempt = cdb::reserve_out(lun, ReserveOut::PreemptAndAbort, key, lost.key, survives);
                 let done = run_within(living, || clone_of(&preempt), END_LIMIT).await?;
-                match verdict::of(&done) {
-                    Verdict::Done => Ok(Ended::Preempted),
+                match outcome::of(&done) {
+                    Outcome::Done => Ok(FenceMethod::Preempted),
                     // The key is no longer registered: an earlier attempt removed it, and its answer was lost. The
                     // tasks may still be running.
-                    Verdict::ReservationConflict => reset(living, lun).await,
+                    Outcome::ReservationConflict => reset(living, lun).await,
                     _ => Err(refused("PERSISTENT RESERVE OUT, PREEMPT AND ABORT", &done)),
                 }
             }
@@ -125,8 +125,8 @@ impl UnitFence {
     /// *Errors*: the session failed.
     pub async fn of<W: World>(session: &Session<W>, lun: Lun) -> Result<Self, FenceError> {
         let done = run(session, || cdb::reserve_in(lun, REPORT_CAPABILITIES)).await?;
-        let capabilities = match verdict::of(&done) {
-            Verdict::Done => page::reserve_capabilities(done.data_in.as_deref().unwrap_or_default()),
+        let capabilities = match outcome::of(&done) {
+            Outcome::Done => page::reserve_capabilities(done.data_in.as_deref().unwrap_or_default()),
             // The command is optional: without it, a reset is the only fence.
             _ => page::ReserveCapabilities::default(),
         };
@@ -139,15 +139,15 @@ impl UnitFence {
     /// Registers `key` for this session's nexus and joins the reservation; an earlier key of the nexus is replaced.
     ///
     /// *Errors*: [`FenceError::Foreign`] where another initiator holds a reservation of another type.
-    pub async fn enter<W: World>(&self, session: &Session<W>, key: u64) -> Result<(), FenceError> {
+    pub async fn register<W: World>(&self, session: &Session<W>, key: u64) -> Result<(), FenceError> {
         let Self::Reservation { lun, survives } = *self else { return Ok(()) };
         assert_ne!(key, 0, "the key 0 unregisters");
         register(session, lun, key, survives).await?;
         // RESERVE succeeds for every registrant of an All Registrants reservation that exists already.
         let done = run(session, || cdb::reserve_out(lun, ReserveOut::Reserve, key, 0, survives)).await?;
-        match verdict::of(&done) {
-            Verdict::Done => Ok(()),
-            Verdict::ReservationConflict => Err(match reservation(session, lun).await? {
+        match outcome::of(&done) {
+            Outcome::Done => Ok(()),
+            Outcome::ReservationConflict => Err(match reservation(session, lun).await? {
                 Some((key, _)) => FenceError::Foreign { key },
                 None => refused("PERSISTENT RESERVE OUT, RESERVE", &done),
             }),
@@ -159,7 +159,7 @@ impl UnitFence {
     /// reservation.
     ///
     /// *Errors*: the session failed or the unit refused.
-    pub async fn leave<W: World>(&self, session: &Session<W>, key: u64) -> Result<(), FenceError> {
+    pub async fn unregister<W: World>(&self, session: &Session<W>, key: u64) -> Result<(), FenceError> {
         let Self::Reservation { lun, survives } = *self else { return Ok(()) };
         unregister(session, lun, key, survives).await
     }
@@ -183,7 +183,7 @@ impl UnitFence {
             let preempt = || cdb::reserve_out(lun, ReserveOut::PreemptAndAbort, key, other, survives);
             let done = run_within(session, preempt, END_LIMIT).await?;
             // Conflict: the key was registered by two nexuses, and the first preemption removed both.
-            if !matches!(verdict::of(&done), Verdict::Done | Verdict::ReservationConflict) {
+            if !matches!(outcome::of(&done), Outcome::Done | Outcome::ReservationConflict) {
                 return Err(refused("PERSISTENT RESERVE OUT, PREEMPT AND ABORT", &done));
             }
         }
@@ -193,7 +193,7 @@ impl UnitFence {
     /// True when `key` is registered, or when the unit does not support registrations.
     ///
     /// *Errors*: the session failed.
-    pub async fn has<W: World>(&self, session: &Session<W>, key: u64) -> Result<bool, FenceError> {
+    pub async fn is_registered<W: World>(&self, session: &Session<W>, key: u64) -> Result<bool, FenceError> {
         let Self::Reservation { lun, .. } = *self else { return Ok(true) };
         Ok(keys(session, lun).await?.contains(&key))
     }
@@ -201,7 +201,7 @@ impl UnitFence {
     /// Returns the first registered key for which `is_ours` is false.
     ///
     /// *Errors*: the session failed.
-    pub async fn foreign<W: World>(
+    pub async fn foreign_key<W: World>(
         &self,
         session: &Session<W>,
         is_ours: impl Fn(u64) -> bool,
@@ -245,8 +245,8 @@ async fn unregister<W: World>(session: &Session<W>, lun: Lun, key: u64, survives
 async fn set_key<W: World>(session: &Session<W>, lun: Lun, key: u64, survives: bool) -> Result<(), FenceError> {
     let command = || cdb::reserve_out(lun, ReserveOut::RegisterAndIgnore, 0, key, survives);
     let done = run_until(session, command, ANSWER_LIMIT, |done| cannot_store(&done.sense)).await?;
-    match verdict::of(&done) {
-        Verdict::Done => Ok(()),
+    match outcome::of(&done) {
+        Outcome::Done => Ok(()),
         _ => Err(refused("PERSISTENT RESERVE OUT, REGISTER AND IGNORE EXISTING KEY", &done)),
     }
 }
@@ -255,14 +255,14 @@ async fn set_key<W: World>(session: &Session<W>, lun: Lun, key: u64, survives: b
 /// registration file (`/etc/target/pr` or `/var/target/pr` is missing). It also answers so where nothing was to be
 /// stored.
 fn cannot_store(sense: &[u8]) -> bool {
-    Sensed::parse(sense).is_some_and(|sensed| sensed.code.0 == 0x08)
+    ParsedSense::parse(sense).is_some_and(|sensed| sensed.code.0 == 0x08)
 }
 
 /// Returns the keys of all registrations of the unit.
 async fn keys<W: World>(session: &Session<W>, lun: Lun) -> Result<Vec<u64>, FenceError> {
     let done = run(session, || cdb::reserve_in(lun, READ_KEYS)).await?;
-    match verdict::of(&done) {
-        Verdict::Done => Ok(page::keys(done.data_in.as_deref().unwrap_or_default())),
+    match outcome::of(&done) {
+        Outcome::Done => Ok(page::keys(done.data_in.as_deref().unwrap_or_default())),
         _ => Err(refused("PERSISTENT RESERVE IN, READ KEYS", &done)),
     }
 }
@@ -270,16 +270,16 @@ async fn keys<W: World>(session: &Session<W>, lun: Lun) -> Result<Vec<u64>, Fenc
 /// Returns key and type of the unit's reservation.
 async fn reservation<W: World>(session: &Session<W>, lun: Lun) -> Result<Option<(u64, u8)>, FenceError> {
     let done = run(session, || cdb::reserve_in(lun, READ_RESERVATION)).await?;
-    match verdict::of(&done) {
-        Verdict::Done => Ok(page::holder(done.data_in.as_deref().unwrap_or_default())),
+    match outcome::of(&done) {
+        Outcome::Done => Ok(page::holder(done.data_in.as_deref().unwrap_or_default())),
         _ => Err(refused("PERSISTENT RESERVE IN, READ RESERVATION", &done)),
     }
 }
 
 /// Resets the logical unit, which ends all of its tasks.
-async fn reset<W: World>(session: &Session<W>, lun: Lun) -> Result<Ended, FenceError> {
+async fn reset<W: World>(session: &Session<W>, lun: Lun) -> Result<FenceMethod, FenceError> {
     match session.manage(TaskFunction::LogicalUnitReset, lun, END_LIMIT).await? {
-        TaskFunctionOutcome::Complete => Ok(Ended::Reset),
+        TaskFunctionOutcome::Complete => Ok(FenceMethod::Reset),
         outcome => Err(FenceError::ResetRefused(outcome)),
     }
 }
@@ -324,10 +324,10 @@ async fn run_until<W: World>(
         if is_final(&done) {
             return Ok(done);
         }
-        match verdict::of(&done) {
+        match outcome::of(&done) {
             // Conditions that are reported once: the command is repeated immediately.
-            Verdict::Again(_) if tries < TRIES_MAX => {}
-            Verdict::Later if tries < TRIES_MAX => session.pause(BUSY_PAUSE).await,
+            Outcome::RetryNow(_) if tries < TRIES_MAX => {}
+            Outcome::RetryLater if tries < TRIES_MAX => session.pause(BUSY_PAUSE).await,
             _ => return Ok(done),
         }
     }

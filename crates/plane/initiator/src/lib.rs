@@ -12,15 +12,15 @@ pub mod cdb;
 pub mod disk;
 pub mod fence;
 pub mod login;
+pub mod outcome;
 pub mod page;
 pub mod session;
-pub mod verdict;
 pub mod wire;
 
 #[cfg(test)]
 mod tests;
 
-pub use disk::{Closing, DiskConfig, DiskEvent, OpenError, PathReport, PathState, RemoteDisk, Use};
+pub use disk::{Closing, DiskConfig, DiskEvent, OpenError, OpenMode, PathReport, PathState, RemoteDisk};
 pub use fence::FenceError;
 pub use login::{LoggedIn, Login, LoginError, log_in};
 pub use session::{Session, SessionError};

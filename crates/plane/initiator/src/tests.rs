@@ -2,7 +2,7 @@
 
 mod rig;
 
-use crate::disk::{DiskConfig, DiskEvent, OpenError, PathState, RemoteDisk, Use};
+use crate::disk::{DiskConfig, DiskEvent, OpenError, OpenMode, PathState, RemoteDisk};
 use crate::fence::FenceError;
 use block::{BlockDevice, Blocks, Buf, Extent, IoErrorKind, Lba, View, Written};
 use futures_util::FutureExt as _;
@@ -241,11 +241,11 @@ fn unit_that_another_host_has_reserved_is_taken_only_by_force() {
         let refused = RemoteDisk::open(&stage.host, stage.config(2)).await.err().unwrap();
         assert!(matches!(refused, OpenError::Fence(FenceError::Foreign { key: 0xbad })), "{refused}");
         assert!(refused.to_string().contains("0x0000000000000bad"), "{refused}");
-        let looks = DiskConfig { usage: Use::Look, ..stage.config(2) };
+        let looks = DiskConfig { usage: OpenMode::Inspect, ..stage.config(2) };
         let disk = RemoteDisk::open(&stage.host, looks).await.unwrap();
         let _ = disk.read(Extent::new(0, 1)).await.unwrap();
         disk.close().await;
-        let forced = DiskConfig { usage: Use::Own { force: true }, ..stage.config(2) };
+        let forced = DiskConfig { usage: OpenMode::ReadWrite { force: true }, ..stage.config(2) };
         let disk = RemoteDisk::open(&stage.host, forced).await.unwrap();
         let _ = disk.write(Lba(0), filled(1, 1)).await.unwrap();
         assert!(!stage.unit.keys.borrow().values().any(|key| *key == 0xbad));

@@ -6,7 +6,7 @@ use model::Timestamp;
 
 /// Fields of a certificate.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Facts<'a> {
+pub struct CertificateInfo<'a> {
     /// Start of validity.
     pub from: Timestamp,
     /// End of validity.
@@ -22,7 +22,7 @@ const VERSION: u8 = 0xa0;
 
 /// Parses a certificate; `None` when it is not one.
 #[must_use]
-pub fn facts(certificate: &[u8]) -> Option<Facts<'_>> {
+pub fn parse(certificate: &[u8]) -> Option<CertificateInfo<'_>> {
     let (outer, _) = element(certificate, SEQUENCE)?;
     let (signed, _) = element(outer.content, SEQUENCE)?;
     let mut rest = signed.content;
@@ -39,7 +39,7 @@ pub fn facts(certificate: &[u8]) -> Option<Facts<'_>> {
     // Skips the subject.
     let (_, rest) = element(rest, SEQUENCE)?;
     let (public_key, _) = element(rest, SEQUENCE)?;
-    Some(Facts { from: time(begins)?, until: time(any(ends)?.0)?, public_key: public_key.whole })
+    Some(CertificateInfo { from: time(begins)?, until: time(any(ends)?.0)?, public_key: public_key.whole })
 }
 
 struct Element<'a> {
@@ -99,7 +99,7 @@ mod tests {
             wanted.not_before = rcgen::date_time_ymd(1970, 1, 1);
             wanted.not_after = rcgen::date_time_ymd(year, 2, 3);
             let made = wanted.self_signed(&key).expect("a certificate");
-            let facts = facts(made.der()).expect("it is one");
+            let facts = parse(made.der()).expect("it is one");
             assert_eq!(
                 (facts.from.to_string(), facts.until.to_string()),
                 ("1970-01-01T00:00:00Z".into(), until.into())
@@ -114,13 +114,13 @@ mod tests {
         let made = rcgen::CertificateParams::new(vec!["array1".to_owned()]).expect("a name").self_signed(&key);
         let made = made.expect("a certificate").der().to_vec();
         for end in 0..made.len() {
-            assert_eq!(facts(&made[..end]), None, "{end} bytes");
+            assert_eq!(parse(&made[..end]), None, "{end} bytes");
         }
         for at in 0..made.len() {
             for bit in 0..8 {
                 let mut changed = made.clone();
                 changed[at] ^= 1 << bit;
-                let _ = facts(&changed);
+                let _ = parse(&changed);
             }
         }
     }

@@ -3,9 +3,9 @@
 //! Used by the command line for a remote array, by alerts and by audit forwarding, all with the same options: a pinned
 //! key, a file of certificate authorities, or those of the system. Nothing here accepts an unverified server.
 
+mod connection;
 pub mod der;
-mod line;
-mod whom;
+mod trust_anchor;
 
-pub use line::{Line, connect, secure};
-pub use whom::{Trust, pin, pin_of};
+pub use connection::{Connection, connect, secure};
+pub use trust_anchor::{Trust, pin, pin_of};

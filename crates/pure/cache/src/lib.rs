@@ -9,6 +9,7 @@
 //! than the policy allows, evict dirty data, or return a page that does not match its checksum while checking is on.
 //! docs/cache.md describes the whole; docs/adr/0008-cache.md gives the reasons.
 
+mod bug_injection;
 mod finding;
 mod limits;
 mod log;
@@ -18,7 +19,6 @@ mod read;
 #[cfg(test)]
 mod rig;
 mod runtime;
-mod sabotage;
 mod stalls;
 #[cfg(test)]
 mod tests;

@@ -249,7 +249,7 @@ impl WriteLog {
 
     /// Waits, after a failure, until the owner has recorded it, so that writes may continue without the log.
     pub(crate) async fn failure_recorded(&self) -> Result<(), IoError> {
-        if crate::sabotage::is_planted(crate::sabotage::InjectedBug::LogFailureNotRecorded) {
+        if crate::bug_injection::is_injected(crate::bug_injection::InjectedBug::LogFailureNotRecorded) {
             return Ok(());
         }
         // A log that was closed will never record anything.

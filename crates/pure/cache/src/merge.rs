@@ -3,7 +3,7 @@
 //! Only a write that continues an earlier one waits, and only until the other commands of this executor turn were
 //! polled: single and random writes pass without delay.
 
-use crate::sabotage::{InjectedBug, is_planted};
+use crate::bug_injection::{InjectedBug, is_injected};
 use block::{BlockDevice, Buf, Extent, Geometry, IoError, Lba, Rope, Stable, View, Written};
 use shard::{Signal, yield_now};
 use smallvec::SmallVec;
@@ -190,7 +190,7 @@ impl<D: BlockDevice> Merged<D> {
         let blocks = batch.end.get() - batch.start;
         let bytes = blocks * u64::from(self.device.geometry().block_bytes);
         assert_eq!(at as u64, bytes, "the parts of a batch are all of it");
-        if is_planted(InjectedBug::MergeLosesPiece) {
+        if is_injected(InjectedBug::MergeLosesPiece) {
             let lost = parts.last().map_or(0, |part| part.len());
             all.truncate(at - lost);
         }
@@ -232,9 +232,9 @@ impl<D: BlockDevice> BlockDevice for Merged<D> {
         }
     }
 
-    async fn write_fresh(&self, start: Lba, data: View) -> Result<Written, IoError> {
+    async fn write_unlogged(&self, start: Lba, data: View) -> Result<Written, IoError> {
         self.orphans_done(self.device.geometry().extent_of(start, data.len())?).await;
-        self.device.write_fresh(start, data).await
+        self.device.write_unlogged(start, data).await
     }
 
     async fn write_atomic(&self, start: Lba, data: View) -> Result<Written, IoError> {

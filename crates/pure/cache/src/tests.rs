@@ -1,9 +1,9 @@
 //! Randomized runs of volumes with all layers: commands, changes of policy, errors and dropped futures, checked
 //! during the run and after simulated power cuts.
 
+mod bug_injection;
 mod crash;
 pub(crate) mod randomized;
-mod sabotage;
 
 use crash::judge_cuts;
 use randomized::{Plan, RandomizedRun};

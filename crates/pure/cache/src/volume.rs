@@ -132,20 +132,20 @@ impl<D: BlockDevice + 'static, R: Runtime> BlockDevice for CachedVolume<D, R> {
         self.0.read(extent).await
     }
 
-    fn read_at_once(&self, extent: Extent) -> Option<Result<Rope, IoError>> {
-        self.0.read_at_once(extent)
+    fn try_read(&self, extent: Extent) -> Option<Result<Rope, IoError>> {
+        self.0.try_read(extent)
     }
 
-    fn write_at_once(&self, start: Lba, data: &[u8]) -> Option<Result<Written, IoError>> {
-        self.0.write_at_once(start, data)
+    fn try_write(&self, start: Lba, data: &[u8]) -> Option<Result<Written, IoError>> {
+        self.0.try_write(start, data)
     }
 
     async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
         self.0.write(start, data).await
     }
 
-    async fn write_fresh(&self, start: Lba, data: View) -> Result<Written, IoError> {
-        self.0.write_fresh(start, data).await
+    async fn write_unlogged(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        self.0.write_unlogged(start, data).await
     }
 
     async fn write_atomic(&self, start: Lba, data: View) -> Result<Written, IoError> {

@@ -13,7 +13,7 @@ pub struct Node {
     /// Identity of the running daemon on its machine: at most one daemon at a time holds it between two starts
     /// of the machine. A daemon that finds its own seat in a claim knows that the process that wrote it has
     /// ended.
-    pub seat: Uuid,
+    pub boot_instance: Uuid,
     /// Identity of the machine, the same for every state folder on it; none where it is unknown.
     pub machine: Option<Uuid>,
 }
@@ -26,7 +26,7 @@ pub struct Claim {
     /// Name of the node.
     pub name: String,
     /// Seat of the daemon that made the claim.
-    pub seat: Uuid,
+    pub boot_instance: Uuid,
     /// Machine that it ran on, if known.
     pub machine: Option<Uuid>,
     /// Epoch; every later claim of the pool has a higher one.
@@ -49,7 +49,7 @@ impl Claim {
         Self {
             node: node.id,
             name: node.name.clone(),
-            seat: node.seat,
+            boot_instance: node.boot_instance,
             machine: node.machine,
             // Above every epoch seen, so that the marks of earlier owners are recognizably older.
             epoch: highest + 1,
@@ -69,7 +69,7 @@ impl Claim {
     #[must_use]
     pub fn is_same_claim(&self, other: &Self) -> bool {
         // The seat distinguishes two daemons that use the same node identity.
-        (self.epoch, self.node, self.seat) == (other.epoch, other.node, other.seat)
+        (self.epoch, self.node, self.boot_instance) == (other.epoch, other.node, other.boot_instance)
     }
 
     /// True when the maker of the claim `own` has lost the pool to the maker of this one.
@@ -98,7 +98,7 @@ impl Claim {
     /// True when a daemon with the present seat of `node` made the claim; it has therefore ended.
     #[must_use]
     pub fn is_by_ended_self(&self, node: &Node) -> bool {
-        (self.node, self.seat) == (node.id, node.seat)
+        (self.node, self.boot_instance) == (node.id, node.boot_instance)
     }
 }
 
@@ -109,7 +109,7 @@ pub fn newest(seen: &[DiskClaim]) -> Option<&Claim> {
 }
 
 /// Returns the claim read from `disk`.
-pub(crate) fn seen_on(seen: &[DiskClaim], disk: Uuid) -> Option<&Claim> {
+pub(crate) fn claim_on(seen: &[DiskClaim], disk: Uuid) -> Option<&Claim> {
     seen.iter().find(|(known, _)| *known == disk).map(|(_, claim)| claim)
 }
 
@@ -118,7 +118,12 @@ pub(crate) mod tests {
     use super::*;
 
     pub(crate) fn node(id: u128) -> Node {
-        Node { id: Uuid::from_u128(id), name: format!("node-{id}"), seat: Uuid::from_u128(id << 8), machine: None }
+        Node {
+            id: Uuid::from_u128(id),
+            name: format!("node-{id}"),
+            boot_instance: Uuid::from_u128(id << 8),
+            machine: None,
+        }
     }
 
     pub(crate) fn claim(id: u128, epoch: u64, beat: u64) -> Claim {
@@ -132,7 +137,7 @@ pub(crate) mod tests {
         assert!(!claim(2, 2, 9).has_taken_over(&own));
         assert!(claim(1, 4, 0).has_taken_over(&own));
         assert!(claim(2, 3, 0).has_taken_over(&own));
-        assert!(Claim { seat: Uuid::nil(), ..claim(1, 3, 4) }.has_taken_over(&own));
+        assert!(Claim { boot_instance: Uuid::nil(), ..claim(1, 3, 4) }.has_taken_over(&own));
     }
 
     #[test]

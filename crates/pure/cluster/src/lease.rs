@@ -11,7 +11,7 @@ pub const LEASE: Duration = Duration::from_secs(5);
 pub const WATCH: Duration = Duration::from_secs(6);
 /// Maximum time that a write waits for a renewed lease. It is refused after that, so that every command ends
 /// before its host times out.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const LEASE_WAIT_MAX: Duration = Duration::from_secs(20);
 
 // An owner misses two heartbeats before it stops, and has stopped before another node considers it dead.
 const _: () = assert!(2 * HEARTBEAT.as_millis() < LEASE.as_millis() && LEASE.as_millis() < WATCH.as_millis());
@@ -58,7 +58,7 @@ impl Lease {
     pub fn admits(&self, now: Time) -> Admission {
         let silent = now.since(self.held);
         // Waiting longer would exceed the command timeout of hosts.
-        if self.revoked || silent >= LEASE + PATIENCE {
+        if self.revoked || silent >= LEASE + LEASE_WAIT_MAX {
             Admission::Refused
         } else if silent < LEASE {
             Admission::Admitted
@@ -81,21 +81,25 @@ mod tests {
             (Duration::ZERO, Admission::Admitted),
             (LEASE - ms, Admission::Admitted),
             (LEASE, Admission::Wait),
-            (LEASE + PATIENCE - ms, Admission::Wait),
-            (LEASE + PATIENCE, Admission::Refused),
+            (LEASE + LEASE_WAIT_MAX - ms, Admission::Wait),
+            (LEASE + LEASE_WAIT_MAX, Admission::Refused),
         ] {
             assert_eq!(lease.admits(start + after), admission, "{after:?} after the heartbeat");
         }
-        lease.renew(start + LEASE + PATIENCE);
-        assert_eq!(lease.admits(start + LEASE + PATIENCE), Admission::Admitted, "a heartbeat opens it again");
+        lease.renew(start + LEASE + LEASE_WAIT_MAX);
+        assert_eq!(lease.admits(start + LEASE + LEASE_WAIT_MAX), Admission::Admitted, "a heartbeat opens it again");
         lease.renew(start);
         assert_eq!(
-            lease.admits(start + LEASE + PATIENCE),
+            lease.admits(start + LEASE + LEASE_WAIT_MAX),
             Admission::Admitted,
             "one that began earlier takes nothing away"
         );
         lease.revoke();
-        lease.renew(start + LEASE + PATIENCE);
-        assert_eq!(lease.admits(start + LEASE + PATIENCE), Admission::Refused, "nothing renews one that was revoked");
+        lease.renew(start + LEASE + LEASE_WAIT_MAX);
+        assert_eq!(
+            lease.admits(start + LEASE + LEASE_WAIT_MAX),
+            Admission::Refused,
+            "nothing renews one that was revoked"
+        );
     }
 }

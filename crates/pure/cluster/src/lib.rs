@@ -17,11 +17,11 @@
 //! | may a write go to a disk? | each write | [`Lease::admits`] |
 
 mod claim;
-mod contest;
+mod contention;
 mod lease;
 mod takeover;
 
 pub use claim::{Claim, DiskClaim, Node, newest};
-pub use contest::{LastMark, contested_after, contested_before, last_mark};
-pub use lease::{Admission, HEARTBEAT, LEASE, Lease, PATIENCE, WATCH};
+pub use contention::{LastMark, contested_after, contested_before, last_mark};
+pub use lease::{Admission, HEARTBEAT, LEASE, LEASE_WAIT_MAX, Lease, WATCH};
 pub use takeover::{Takeover, decide_takeover, must_be_watched};

@@ -1,6 +1,6 @@
 //! Takeover: the decision table of import and start, whether a node may open a pool that was found.
 
-use crate::claim::{Claim, DiskClaim, Node, newest, seen_on};
+use crate::claim::{Claim, DiskClaim, Node, claim_on, newest};
 
 /// Decision about opening a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +30,12 @@ pub enum Takeover {
 /// `now` are the newest claims of its members; `earlier` are those of a read at least [`WATCH`](crate::WATCH)
 /// before, where there was one. `told` is true when an operator says that the last owner is down.
 #[must_use]
-pub fn decide_takeover(now: &[DiskClaim], earlier: Option<&[DiskClaim]>, node: &Node, told: bool) -> Takeover {
+pub fn decide_takeover(
+    now: &[DiskClaim],
+    earlier: Option<&[DiskClaim]>,
+    node: &Node,
+    owner_confirmed_down: bool,
+) -> Takeover {
     let Some(owner) = newest(now).filter(|_| must_be_watched(now, node)) else { return Takeover::Free };
     assert!(!owner.released, "who has let go of a pool is not waited for");
     // A single read cannot tell a live owner from one that has crashed.
@@ -38,12 +43,12 @@ pub fn decide_takeover(now: &[DiskClaim], earlier: Option<&[DiskClaim]>, node: &
     let owner = owner.clone();
     let is_us = owner.node == node.id;
     let lives =
-        |(disk, claim): &DiskClaim| !claim.released && claim.moved_since(seen_on(earlier, *disk), newest(earlier));
+        |(disk, claim): &DiskClaim| !claim.released && claim.moved_since(claim_on(earlier, *disk), newest(earlier));
     // A mark that moves on any disk is a sign of life.
     if now.iter().any(lives) {
         Takeover::Owned { owner, is_us }
     // A silent owner with the identity of this node ended with the previous start of the machine.
-    } else if told || is_us {
+    } else if owner_confirmed_down || is_us {
         Takeover::Forced
     } else {
         Takeover::NotReleased { owner }
@@ -86,7 +91,7 @@ mod tests {
         let other = claim(2, 3, 4);
         let released = Claim { released: true, ..claim(2, 3, 5) };
         let ours = claim(1, 3, 4);
-        let ours_elsewhere = Claim { seat: Uuid::nil(), ..claim(1, 3, 4) };
+        let ours_elsewhere = Claim { boot_instance: Uuid::nil(), ..claim(1, 3, 4) };
         let beat = |claim: &Claim| Claim { beat: claim.beat + 1, ..claim.clone() };
         // Current claim; claim of the first read, where there was one; statement of the operator; decision.
         let rows: [(Option<&Claim>, Option<Claim>, bool, &str); 14] = [

@@ -1,7 +1,7 @@
 //! Reasons for the end of a connection, with the texts for logs and events.
 
 use crate::Violation;
-use crate::login::{LoginStatus, Unproven};
+use crate::login::{AuthFailure, LoginStatus};
 use std::fmt;
 
 /// Reason for the end of a connection.
@@ -16,7 +16,7 @@ pub enum CloseReason {
     /// The login was refused.
     LoginRefused(LoginStatus),
     /// The login was refused with [`LoginStatus::AuthenticationFailure`].
-    Unproven(Unproven),
+    AuthenticationFailed(AuthFailure),
     /// The login timeout expired.
     LoginTimeout,
     /// The peer did not answer a ping within the timeout.
@@ -42,7 +42,9 @@ impl fmt::Display for CloseReason {
             Self::PeerClosed => f.write_str("the peer closed the connection"),
             Self::Violation(violation) => write!(f, "the peer broke the protocol: {violation}"),
             Self::LoginRefused(status) => write!(f, "the login was refused: {status}"),
-            Self::Unproven(why) => write!(f, "the login was refused: {}; {why}", LoginStatus::AuthenticationFailure),
+            Self::AuthenticationFailed(why) => {
+                write!(f, "the login was refused: {}; {why}", LoginStatus::AuthenticationFailure)
+            }
             Self::LoginTimeout => f.write_str("the login took too long"),
             Self::PeerSilent => f.write_str("the peer did not answer a ping"),
             Self::OutputStuck => f.write_str("the peer did not read"),

@@ -7,7 +7,7 @@ mod data_in;
 mod event;
 mod full_feature;
 mod login;
-mod order;
+mod numbering;
 mod requests;
 mod task;
 

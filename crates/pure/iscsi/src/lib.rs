@@ -24,10 +24,10 @@ mod violation;
 mod tests;
 
 pub use close::CloseReason;
-pub use login::{FailedLogin, Grant, LoginQuestion, LoginStatus, NoSession, Unproven};
+pub use login::{AuthFailure, FailedLogin, Grant, LoginIdentity, LoginStatus, NoSession};
 pub use names::{IscsiName, NAME_BYTES_MAX, NameError};
 pub use negotiation::{DigestOffer, Identity, Negotiated, Offer, OfferError, SessionType, is_login_key};
-pub use receive::UnderWay;
+pub use receive::PduProgress;
 pub use redact::Redactor;
 pub use session::TaskId;
 pub use transmit::{SendSlices, shorten};

@@ -6,21 +6,21 @@
 //!
 //! *Source*: RFC 7143 §6.
 
+mod auth_failure;
+mod authorization;
 mod declarations;
-mod dialogue;
 mod failed;
 mod initiator;
-mod question;
 mod status;
 mod target;
-mod unproven;
+mod text_exchange;
 
 #[cfg(test)]
 mod tests;
 
+pub use auth_failure::AuthFailure;
+pub use authorization::{Grant, LoginIdentity, NoSession};
 pub use failed::FailedLogin;
 pub use initiator::{InitiatorAuth, InitiatorConfig, InitiatorLogin, InitiatorStep};
-pub use question::{Grant, LoginQuestion, NoSession};
 pub use status::LoginStatus;
 pub use target::{Fault, TargetConfig, TargetLogin, TargetStep};
-pub use unproven::Unproven;

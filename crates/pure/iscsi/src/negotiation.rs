@@ -7,7 +7,7 @@
 mod key;
 mod negotiated;
 mod offer;
-mod parley;
+mod state_machine;
 
 #[cfg(test)]
 mod tests;
@@ -16,7 +16,7 @@ pub use key::is_login_key;
 pub(crate) use key::{Key, Named, Role};
 pub use negotiated::{Identity, Negotiated, SessionType};
 pub use offer::{DigestOffer, Offer, OfferError};
-pub(crate) use parley::Negotiation;
+pub(crate) use state_machine::Negotiation;
 
 /// Answer to a known key with an unacceptable value.
 pub(crate) const REJECT: &str = "Reject";

@@ -90,11 +90,11 @@ struct Placing {
 
 /// Progress of the PDU that is being received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UnderWay<'a> {
+pub enum PduProgress<'a> {
     /// All of its bytes received so far, possibly none.
-    Begun(&'a [u8]),
+    Buffered(&'a [u8]),
     /// Number of its bytes that are missing.
-    Left(usize),
+    Remaining(usize),
 }
 
 /// Basic header segment with its additional header segments.
@@ -286,11 +286,11 @@ impl Receive {
     }
 
     /// Returns the progress of the PDU that is being received.
-    pub(crate) fn under_way(&self) -> UnderWay<'_> {
+    pub(crate) fn pdu_progress(&self) -> PduProgress<'_> {
         let trailer = |data_bytes| self.limits.trailer_bytes(data_bytes);
         let here = &self.buffer[self.start..self.end];
         let left = match &self.stage {
-            Stage::Header => return UnderWay::Begun(here),
+            Stage::Header => return PduProgress::Buffered(here),
             Stage::Asked { data_bytes } => data_bytes + trailer(*data_bytes),
             Stage::Placing(placing) => placing.end - placing.at + trailer(placing.data_bytes),
             Stage::Skipping { left, data_bytes, .. } => left + trailer(*data_bytes),
@@ -298,7 +298,7 @@ impl Receive {
             Stage::Dropping { left } => *left,
         };
         // Part of the trailer may already be in the buffer.
-        UnderWay::Left(left - here.len().min(left))
+        PduProgress::Remaining(left - here.len().min(left))
     }
 
     /// True when all received bytes have been consumed.

@@ -1,11 +1,11 @@
 //! Target role: sessions and their connections.
 
-mod at_once;
 mod command;
 mod config;
 mod connection;
 mod data_out;
 mod event;
+mod fast_path;
 mod full_feature;
 mod link;
 mod login;
@@ -23,8 +23,8 @@ pub use crate::close::CloseReason;
 pub use config::Config;
 pub use connection::Joining;
 pub use event::{
-    Cdb, Command, CommandAtOnce, Enrolment, Event, Gate, OpenGate, Response, SENSE_BYTES_MAX, SendTargets, Sense,
-    TargetRecord, TaskManagement, Verdict,
+    Cdb, Command, CompleteCommand, Event, Gate, OpenGate, Response, SENSE_BYTES_MAX, SendTargets, Sense, TargetRecord,
+    TaskManagement, Verdict, WaitGuard,
 };
 pub use session::{ConnectionFacts, Session};
-pub use task::{CommandSnapshot, Stage};
+pub use task::{CommandSnapshot, CommandStage};

@@ -1,11 +1,11 @@
 //! Both state machines, driven from outside: transcripts as text, properties over splits and mutations, hostile input.
 
-mod at_once;
 mod connections;
 mod data_in;
 mod data_out;
 mod digests;
 mod exchanges;
+mod fast_path;
 mod hostile;
 mod initiator;
 mod joined;

@@ -16,7 +16,7 @@ pub(crate) struct Timeouts {
 /// State of the timers of a connection.
 #[derive(Debug)]
 pub(crate) struct Timers {
-    patience: Timeouts,
+    timeouts: Timeouts,
     /// Time of the last reception.
     heard: Time,
     /// Time of the ping that has not been answered by any reception since.
@@ -49,7 +49,7 @@ impl Timers {
     /// Starts the timers with the login deadline.
     pub(crate) fn new(now: Time, patience: Timeouts, login_timeout: Duration) -> Self {
         let deadline = Some((now + login_timeout, CloseReason::LoginTimeout));
-        Self { patience, heard: now, pinged: None, deadline, stuck: None }
+        Self { timeouts: patience, heard: now, pinged: None, deadline, stuck: None }
     }
 
     /// Sets the deadline and the reason for ending the connection. With `None` only silence and stuck output end it.
@@ -68,11 +68,11 @@ impl Timers {
     /// Returns the earliest time at which an action can be due.
     pub(crate) fn next(&self) -> Time {
         let silence = match self.pinged {
-            Some(pinged) => pinged + self.patience.answer_timeout,
-            None => self.heard + self.patience.idle_interval,
+            Some(pinged) => pinged + self.timeouts.answer_timeout,
+            None => self.heard + self.timeouts.idle_interval,
         };
         let deadline = self.deadline.map_or(silence, |(at, _)| at.min(silence));
-        self.stuck.map_or(deadline, |(since, _)| deadline.min(since + self.patience.answer_timeout))
+        self.stuck.map_or(deadline, |(since, _)| deadline.min(since + self.timeouts.answer_timeout))
     }
 
     /// Returns the action that is due at `now`.
@@ -84,7 +84,7 @@ impl Timers {
         self.watch_output(now, pulse);
         // Only output that was stuck before this call and still is counts; progress in between restarts the timeout.
         if let (Some((since, _)), true) = (self.stuck, self.stuck == stuck_before)
-            && since + self.patience.answer_timeout <= now
+            && since + self.timeouts.answer_timeout <= now
         {
             return Due::Close(CloseReason::OutputStuck);
         }
@@ -96,8 +96,8 @@ impl Timers {
             return Due::Nothing;
         }
         match self.pinged {
-            Some(pinged) if pinged + self.patience.answer_timeout <= now => Due::Close(CloseReason::PeerSilent),
-            None if self.heard + self.patience.idle_interval <= now => {
+            Some(pinged) if pinged + self.timeouts.answer_timeout <= now => Due::Close(CloseReason::PeerSilent),
+            None if self.heard + self.timeouts.idle_interval <= now => {
                 self.pinged = Some(now);
                 Due::Ping
             }

@@ -145,7 +145,7 @@ pub enum Violation {
     ChallengeReflected,
     /// A side that is asked to authenticate does so (§12.1.3).
     #[error("the target did not prove that it knows its secret")]
-    TargetNotProven,
+    TargetNotAuthenticated,
 
     // ── Full feature phase (RFC 7143 §4.2, §7, §11, §13) ──
     /// The header digest is the CRC32C of the header and its additional segments (§7.8).

@@ -2,15 +2,15 @@
 //!
 //! The control plane owns the connection. Nothing here may wait, read a clock or open a socket.
 
-mod answer;
 mod attribute;
 mod pdu;
 mod request;
+mod response;
 
-pub use answer::{Answer, Answers, Located, Status};
 pub use attribute::{Attributes, Tag};
 pub use pdu::{Function, HEADER_BYTES, MESSAGE_BYTES_MAX};
 pub use request::{Entity, Portal, Request, Target};
+pub use response::{ReachableTarget, Response, ResponseParser, Status};
 
 /// TCP port of iSNS servers. *Source*: RFC 4171 §2.9.
 pub const PORT: u16 = 3205;

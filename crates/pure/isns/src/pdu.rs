@@ -30,7 +30,7 @@ impl Function {
 
     /// Function of the answer to this one.
     #[must_use]
-    pub const fn answer(self) -> Self {
+    pub const fn response(self) -> Self {
         Self(self.0 | 0x8000)
     }
 }
@@ -67,13 +67,13 @@ pub(crate) struct Message {
 
 /// Reassembly of messages from pieces of any length.
 #[derive(Debug, Default)]
-pub(crate) struct Joiner {
+pub(crate) struct Reassembler {
     bytes: Vec<u8>,
     /// Message in progress and the number of its PDUs received.
-    under_way: Option<(Message, u16)>,
+    partial: Option<(Message, u16)>,
 }
 
-impl Joiner {
+impl Reassembler {
     pub(crate) fn handle(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
@@ -94,7 +94,7 @@ impl Joiner {
             // The rest of the PDU has not arrived yet.
             let Some(part) = rest.get(..len) else { return Ok(None) };
             let fresh = Message { function, transaction, payload: Vec::new() };
-            let (mut message, pdus) = match self.under_way.take() {
+            let (mut message, pdus) = match self.partial.take() {
                 None if flags & FIRST != 0 && sequence == 0 => (fresh, 0),
                 Some((message, pdus)) if flags & FIRST == 0 && sequence == pdus => (message, pdus),
                 _ => return Err(Violation::Order),
@@ -109,7 +109,7 @@ impl Joiner {
             if flags & LAST != 0 {
                 return Ok(Some(message));
             }
-            self.under_way = Some((message, pdus.checked_add(1).ok_or(Violation::Order)?));
+            self.partial = Some((message, pdus.checked_add(1).ok_or(Violation::Order)?));
         }
     }
 }
@@ -120,7 +120,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn joined(bytes: &[u8], cut: usize) -> Result<Vec<Message>, Violation> {
-        let (mut joiner, mut all) = (Joiner::default(), Vec::new());
+        let (mut joiner, mut all) = (Reassembler::default(), Vec::new());
         for piece in bytes.chunks(cut) {
             joiner.handle(piece);
             while let Some(message) = joiner.poll()? {

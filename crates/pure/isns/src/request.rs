@@ -53,7 +53,7 @@ pub enum Request<'a> {
     /// Queries the portals through which a target is reachable, and its entity (`DevAttrQry`).
     Locate {
         /// Source node: one of our targets. A server answers only nodes that it knows.
-        asker: &'a str,
+        source: &'a str,
         /// iSCSI name of the target.
         name: &'a str,
     },
@@ -79,7 +79,7 @@ impl Request<'_> {
     pub fn emit(self, transaction: u16) -> Vec<u8> {
         let mut payload = Writer::default();
         // Every request begins with the source attribute (RFC 4171 §5.6.1).
-        payload.text(Tag::ISCSI_NAME, self.asker());
+        payload.text(Tag::ISCSI_NAME, self.source());
         match self {
             Self::Register(entity) => {
                 payload.text(Tag::ENTITY_IDENTIFIER, &entity.identifier);
@@ -111,10 +111,10 @@ impl Request<'_> {
     }
 
     /// Source attribute: the iSCSI node that sends the request. *Source*: RFC 4171 §5.6.1.
-    fn asker(&self) -> &str {
+    fn source(&self) -> &str {
         match self {
             Self::Register(entity) | Self::Query(entity) | Self::Deregister(entity) => &entity.targets[0].name,
-            Self::Locate { asker, .. } => asker,
+            Self::Locate { source: asker, .. } => asker,
         }
     }
 }

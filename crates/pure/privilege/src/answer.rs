@@ -7,7 +7,7 @@ use crate::fields::{Reader, Violation, put};
 pub const ANSWER_BYTES_MAX: usize = 1024;
 
 /// Maximum length of a refusal reason in bytes; longer ones are truncated.
-const WHY_BYTES_MAX: usize = 512;
+const REASON_BYTES_MAX: usize = 512;
 
 /// Answer to a request. A descriptor that it returns travels with the packet (`SCM_RIGHTS`).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub enum Outcome {
     /// Refusal by the helper's policy.
     Refused {
         /// Rule that was violated, as a sentence.
-        why: String,
+        reason: String,
     },
     /// System call failed.
     Failed {
@@ -53,10 +53,10 @@ impl Answer {
                 out.push(1);
                 put(&mut out, &code.to_le_bytes());
             }
-            Outcome::Refused { why } => {
+            Outcome::Refused { reason: why } => {
                 out.push(2);
                 // Truncated at a character boundary: the daemon accepts only valid UTF-8.
-                put(&mut out, &why.as_bytes()[..why.floor_char_boundary(WHY_BYTES_MAX)]);
+                put(&mut out, &why.as_bytes()[..why.floor_char_boundary(REASON_BYTES_MAX)]);
             }
             Outcome::Failed { errno } => {
                 out.push(3);
@@ -85,7 +85,7 @@ impl Answer {
             // Status codes are those of `emit`.
             0 => Outcome::Done,
             1 => Outcome::Ran { code: i32::from_le_bytes(reader.exact()?) },
-            2 => Outcome::Refused { why: why(reader.field()?)? },
+            2 => Outcome::Refused { reason: parse_reason(reader.field()?)? },
             3 => Outcome::Failed { errno: i32::from_le_bytes(reader.exact()?) },
             unknown => return Err(Violation::Verb(unknown)),
         };
@@ -94,9 +94,9 @@ impl Answer {
     }
 }
 
-fn why(field: &[u8]) -> Result<String, Violation> {
+fn parse_reason(field: &[u8]) -> Result<String, Violation> {
     // The helper truncates its reasons, so a longer one is a violation.
-    if field.len() > WHY_BYTES_MAX {
+    if field.len() > REASON_BYTES_MAX {
         return Err(Violation::Field);
     }
     String::from_utf8(field.to_vec()).map_err(|_| Violation::Field)

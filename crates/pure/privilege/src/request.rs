@@ -105,7 +105,7 @@ impl Request {
     /// *Panics*: when its path is longer than the system accepts; callers check with [`Request::fits`].
     #[must_use]
     pub fn emit(&self) -> Vec<u8> {
-        assert!(self.fits(), "a path is no longer than the system takes");
+        assert!(self.has_valid_path(), "a path is no longer than the system takes");
         // The fixed part has the same layout for all verbs; the path, where there is one, is the first field.
         let mut out = vec![VERSION];
         out.extend_from_slice(&self.number.to_le_bytes());
@@ -136,7 +136,7 @@ impl Request {
 
     /// True when its path, if it has one, is valid for the system.
     #[must_use]
-    pub fn fits(&self) -> bool {
+    pub fn has_valid_path(&self) -> bool {
         self.verb.path().is_none_or(|path| is_path(path.as_os_str().as_bytes()))
     }
 

@@ -26,7 +26,7 @@ fn answers() -> Vec<Answer> {
     let outcomes = [
         Outcome::Done,
         Outcome::Ran { code: -1 },
-        Outcome::Refused { why: "the state folder is not opened".to_owned() },
+        Outcome::Refused { reason: "the state folder is not opened".to_owned() },
         Outcome::Failed { errno: 16 },
     ];
     (u32::MAX - 9..).zip(outcomes).map(|(number, outcome)| Answer { number, outcome }).collect()
@@ -105,14 +105,14 @@ fn fields_with_wrong_values_are_refused() {
 
 #[test]
 fn reason_is_cut_at_a_letter() {
-    let answer = Answer { number: 1, outcome: Outcome::Refused { why: "ä".repeat(300) } };
+    let answer = Answer { number: 1, outcome: Outcome::Refused { reason: "ä".repeat(300) } };
     let cut = Answer::parse(&answer.emit()).unwrap();
-    assert_eq!(cut.outcome, Outcome::Refused { why: "ä".repeat(256) });
+    assert_eq!(cut.outcome, Outcome::Refused { reason: "ä".repeat(256) });
 }
 
 #[test]
 fn path_that_the_system_would_not_take_does_not_fit() {
-    let fits = |path: &str| Request { number: 1, verb: Verb::Remove { path: path.into() } }.fits();
+    let fits = |path: &str| Request { number: 1, verb: Verb::Remove { path: path.into() } }.has_valid_path();
     assert!(fits("/srv/d0.img") && fits(&"a".repeat(4095)));
     assert!(!fits("") && !fits("/a\0") && !fits(&"a".repeat(4096)));
 }

@@ -94,7 +94,7 @@ fn fill(array: &Rc<Array<Rc<Ram>>>) {
     let data = filled(stripe);
     for first in (0..array.geometry().blocks.0).step_by(stripe as usize) {
         let (array, data) = (array.clone(), data.clone());
-        run(async move { drop(array.write_fresh(Lba(first), data).await.expect("memory is well")) });
+        run(async move { drop(array.write_unlogged(Lba(first), data).await.expect("memory is well")) });
     }
     let array = array.clone();
     run(async move { drop(array.flush(Written::attest()).await.expect("memory is well")) });
@@ -170,7 +170,7 @@ fn stripes(level: Level, data: usize, parity: usize) {
         measure(COMMANDS, move |n| {
             let (array, data, first) = (array.clone(), data.clone(), n % stripes * stripe);
             async move {
-                drop(array.write_fresh(Lba(first), data).await.expect("memory is well"));
+                drop(array.write_unlogged(Lba(first), data).await.expect("memory is well"));
                 if n % 64 == 63 {
                     drop(array.flush(Written::attest()).await.expect("memory is well"));
                 }

@@ -15,7 +15,8 @@ use crate::protected::OldContent;
 use crate::status::Status;
 use crate::stripes::Stripes;
 use block::{
-    Best, BlockDevice, Blocks, Extent, Geometry, IoError, IoErrorKind, Lba, Rank, Rope, Stable, View, Written,
+    BestCopy, BlockDevice, Blocks, Extent, GenerationFn, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View,
+    Written,
 };
 use shard::{Detached, Signal};
 use std::cell::RefCell;
@@ -275,7 +276,7 @@ impl<D: BlockDevice + 'static> BlockDevice for Array<D> {
             // With parity a partial stripe keeps its content, unless checksums record which blocks were never
             // written.
             discard_zeroes: is_protected || zeroes && !layout.has_parity(),
-            prefers_fresh: is_protected && layout.has_parity(),
+            prefers_unlogged: is_protected && layout.has_parity(),
         }
     }
 
@@ -285,7 +286,7 @@ impl<D: BlockDevice + 'static> BlockDevice for Array<D> {
         on_path!(&path, array => array.read(extent))
     }
 
-    async fn read_best(&self, extent: Extent, rank: Rank<'_>) -> Result<Best, IoError> {
+    async fn read_best(&self, extent: Extent, rank: GenerationFn<'_>) -> Result<BestCopy, IoError> {
         let path = self.path();
         admit_extent(&path, extent)?;
         match path {
@@ -293,7 +294,7 @@ impl<D: BlockDevice + 'static> BlockDevice for Array<D> {
             // Checksums already decide which copy is right, so the ranking is not needed.
             path => {
                 let read: Result<Rope, IoError> = on_path!(&path, array => array.read(extent));
-                Ok(Best { content: read?.into_view(), repaired: 0 })
+                Ok(BestCopy { content: read?.into_view(), repaired: 0 })
             }
         }
     }
@@ -304,7 +305,7 @@ impl<D: BlockDevice + 'static> BlockDevice for Array<D> {
         on_path!(&path, array => array.write(extent, data, OldContent::Preserve))
     }
 
-    async fn write_fresh(&self, start: Lba, data: View) -> Result<Written, IoError> {
+    async fn write_unlogged(&self, start: Lba, data: View) -> Result<Written, IoError> {
         let path = self.path();
         let extent = extent_of(&path, start, &data)?;
         on_path!(&path, array => array.write(extent, data, OldContent::Dead))

@@ -5,7 +5,7 @@
 //! all are silent, the cause is common to them (a controller, a switch, an overload), and failing one of them does
 //! not help (ADR 24).
 
-use shard::Silence;
+use shard::ResponseAge;
 use std::time::Duration;
 
 /// Upper bound of the read deadline of a member whose content is available elsewhere; also the deadline of a member
@@ -68,8 +68,8 @@ pub enum Decision {
 /// *Shape*: `redundancy` is the number of further members that may fail once this one has; `None` where the array
 /// needs the member, which is then never failed.
 #[must_use]
-pub fn judge(silence: Silence, others: &[Silence], redundancy: Option<u16>, deadlines: &Deadlines) -> Decision {
-    let oldest = |silence: &Silence| silence.read.max(silence.change);
+pub fn judge(silence: ResponseAge, others: &[ResponseAge], redundancy: Option<u16>, deadlines: &Deadlines) -> Decision {
+    let oldest = |silence: &ResponseAge| silence.read.max(silence.change);
     let owed = oldest(&silence);
     let limit = match redundancy {
         None => Duration::MAX,
@@ -114,18 +114,18 @@ fn median(durations: impl Iterator<Item = Duration>) -> Duration {
 mod tests {
     use super::*;
 
-    fn silence(read_ms: u64, change_ms: u64, progress_ms: u64) -> Silence {
+    fn silence(read_ms: u64, change_ms: u64, progress_ms: u64) -> ResponseAge {
         let [read, change, progress] = [read_ms, change_ms, progress_ms].map(Duration::from_millis);
-        Silence { read, change, progress }
+        ResponseAge { read, change, progress }
     }
 
-    fn judged(own: Silence, others: &[Silence], redundancy: Option<u16>) -> Decision {
+    fn judged(own: ResponseAge, others: &[ResponseAge], redundancy: Option<u16>) -> Decision {
         judge(own, others, redundancy, &Deadlines::new(Duration::ZERO, Duration::from_secs(8)))
     }
 
     #[test]
     fn member_fails_at_the_first_deadline_with_redundancy_left_and_at_its_own_without() {
-        let idle = [Silence::default(); 3];
+        let idle = [ResponseAge::default(); 3];
         let table = [
             (silence(0, 900, 900), Some(1), Decision::Wait),
             (silence(0, 1_000, 1_000), Some(1), Decision::Fail),
@@ -143,13 +143,13 @@ mod tests {
     #[test]
     fn new_write_to_a_silent_member_does_not_restart_the_deadline() {
         let own = silence(0, 100, 1_200);
-        assert_eq!(judged(own, &[Silence::default(); 3], Some(1)), Decision::Fail);
+        assert_eq!(judged(own, &[ResponseAge::default(); 3], Some(1)), Decision::Fail);
     }
 
     #[test]
     fn member_being_rebuilt_has_the_longer_deadline() {
         let deadlines = Deadlines::new(Duration::ZERO, Duration::from_secs(8)).for_rebuild();
-        let judged = |ms| judge(silence(0, ms, ms), &[Silence::default(); 3], Some(1), &deadlines);
+        let judged = |ms| judge(silence(0, ms, ms), &[ResponseAge::default(); 3], Some(1), &deadlines);
         assert_eq!([1_000, 7_900, 8_000].map(judged), [Decision::Late, Decision::Late, Decision::Fail]);
     }
 
@@ -165,7 +165,7 @@ mod tests {
         let all = silence(9_000, 9_000, 9_000);
         assert_eq!(judged(all, &[all; 5], Some(1)), Decision::Late);
         // Two of six, at the same time.
-        let two = [all, Silence::default(), Silence::default(), Silence::default(), Silence::default()];
+        let two = [all, ResponseAge::default(), ResponseAge::default(), ResponseAge::default(), ResponseAge::default()];
         assert_eq!(judged(all, &two, Some(1)), Decision::Fail);
     }
 

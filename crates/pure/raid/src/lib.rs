@@ -16,6 +16,7 @@
 
 mod array;
 mod bounds;
+pub mod bug_injection;
 mod checksums;
 pub mod deadlines;
 mod error;
@@ -36,7 +37,6 @@ mod protected;
 mod recovery;
 mod redo;
 mod reshaping;
-pub mod sabotage;
 mod shape;
 mod status;
 mod stripes;

@@ -46,7 +46,7 @@ impl Locks {
 
     /// Waits until every lock held or awaited now has been released. Locks nothing itself.
     pub(crate) async fn passed(&self) {
-        let mut passed = pin!(self.rows.passed(0..u64::MAX));
+        let mut passed = pin!(self.rows.barrier(0..u64::MAX));
         drop(self.background.until(|cx| passed.as_mut().poll(cx)).await);
     }
 

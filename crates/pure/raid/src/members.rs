@@ -17,9 +17,9 @@ pub(crate) use member::{Member, ReadWait, Usable, admit, count};
 pub use member::{MemberState, MemberStatus};
 pub(crate) use op::{Change, Op, Ops};
 
+use crate::bug_injection::{self, InjectedBug};
 use crate::error::ArrayError;
 use crate::geometry::{Layout, MemberSet};
-use crate::sabotage::{self, Bug};
 use block::{BlockDevice, Blocks, Extent, Geometry, IoError, IoErrorKind, Rope, Stable};
 use futures_util::future::join_all;
 use shard::{Detached, Pause, Signal};
@@ -170,7 +170,11 @@ impl<D: BlockDevice + 'static> Members<D> {
     /// Members that take no batch. A joining member takes it and is counted as if it stayed: if it leaves, the others
     /// with the batch suffice; if it stays and had not taken it, they would not.
     pub(crate) fn not_in_use(&self) -> MemberSet {
-        if sabotage::is(Bug::JoiningWithoutLog) { self.not_in_service() } else { self.counted() - self.in_use() }
+        if bug_injection::is_injected(InjectedBug::JoiningWithoutLog) {
+            self.not_in_service()
+        } else {
+            self.counted() - self.in_use()
+        }
     }
 
     /// Members that hold written data, including those being rebuilt.

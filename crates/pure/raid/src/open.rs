@@ -5,6 +5,7 @@
 
 use crate::array::Array;
 use crate::bounds::MEMBERS_MAX;
+use crate::bug_injection::{self, InjectedBug};
 use crate::checksums::Pages;
 use crate::error::{ArrayError, OpenError, Opened, Rejected};
 use crate::finding::{Finding, FindingKind, Outcome};
@@ -23,7 +24,6 @@ use crate::redo::LogState;
 use crate::redo::anchors::anchors_of;
 use crate::redo::ring::Head;
 use crate::reshaping::Reshaping;
-use crate::sabotage::{self, Bug};
 use crate::shape::{Options, Shape};
 use block::{BlockDevice, Blocks, Extent, IoError, IoErrorKind, Stable};
 use futures_util::future::join_all;
@@ -322,7 +322,7 @@ fn segments_of(shape: &Shape, anchor: &Anchor) -> Result<Segments, ArrayError> {
 async fn lacks_page<D: BlockDevice>(device: &D, member: u16, newest: &Anchor, segments: &Segments) -> bool {
     let (_, stamp) = newest.last_pages[usize::from(member)];
     let (page, copy, id) = last_page(member, newest);
-    if stamp == 0 || page >= segments.pages() || sabotage::is(Bug::BehindBelieved) {
+    if stamp == 0 || page >= segments.pages() || bug_injection::is_injected(InjectedBug::BehindBelieved) {
         return false;
     }
     match device.read(Extent { start: segments.page_addresses(page)[copy], len: Blocks(1) }).await {
@@ -369,7 +369,7 @@ fn judge(anchor: &Anchor, newest: Option<&Anchor>) -> Result<AnchorState, Reject
     let Some(newest) = newest else { return Err(Rejected::Blank) };
     // Every counted member gets every anchor, and the next is not started before it is stable there.
     let is_behind = anchor.number + 1 < newest.number || newest.absent.contains(anchor.member);
-    if is_behind && !sabotage::is(Bug::StaleMember) {
+    if is_behind && !bug_injection::is_injected(InjectedBug::StaleMember) {
         return Err(Rejected::Stale);
     }
     Ok(if anchor.age() == newest.age() { AnchorState::Newest } else { AnchorState::Behind })

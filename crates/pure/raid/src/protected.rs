@@ -9,6 +9,7 @@ mod discard;
 mod unlogged;
 
 use crate::bounds::BLOCK_BYTES;
+use crate::bug_injection::{self, InjectedBug};
 use crate::checksums::cache::Pins;
 use crate::checksums::{Checksums, Pages};
 use crate::geometry::{Layout, Role, Rows, Span, bands, bytes};
@@ -16,7 +17,6 @@ use crate::locks::Locks;
 use crate::members::{Change, Member, Members, Op, Ops};
 use crate::protected::change::LoggedChange;
 use crate::redo::{LogState, RedoLog};
-use crate::sabotage::{self, Bug};
 use crate::shape::Options;
 use crate::status::{ProtectionStatus, Tally};
 use crate::stripes::{Protection, Stripes, parities_of};
@@ -298,7 +298,9 @@ impl<D: BlockDevice + 'static> Protected<D> {
 
     /// Logs pending fresh writes of these stripes. The caller holds the rows.
     pub(crate) async fn settle_stripes(self: &Rc<Self>, stripes: &Range<u64>) -> Result<(), IoError> {
-        while self.commands.unlogged.holds(stripes) && !sabotage::is(Bug::OverwriteBeforeFreshLogged) {
+        while self.commands.unlogged.holds(stripes)
+            && !bug_injection::is_injected(InjectedBug::OverwriteBeforeFreshLogged)
+        {
             self.log_unlogged().await?;
         }
         Ok(())
@@ -315,7 +317,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
         for op in &ops {
             self.checksums.hold_more(&mut pins, op.member, op.extent()).await;
         }
-        if sabotage::is(Bug::WrongParity) {
+        if bug_injection::is_injected(InjectedBug::WrongParity) {
             self.spoil_parity(&mut ops);
         }
         // Entries are chosen with the rows locked, so no other change can take the same generation.
@@ -330,7 +332,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
         for op in ops {
             let role = self.layout.role_of(op.start.0 / self.layout.chunk_blocks(), op.member);
             if let (Role::P, Change::Write(view)) = (role, &mut op.change) {
-                let mut spoilt = view.clone().thaw();
+                let mut spoilt = view.clone().into_buf();
                 spoilt[9] ^= 1;
                 *view = spoilt.freeze();
             }

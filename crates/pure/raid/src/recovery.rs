@@ -10,6 +10,7 @@ mod doublewrite;
 mod find;
 
 use crate::bounds::BLOCK_BYTES;
+use crate::bug_injection::{self, InjectedBug};
 use crate::error::{OpenError, Opened};
 use crate::geometry::{MemberSet, bytes};
 use crate::maintenance::{Repair, Scrubbed, scrub_step};
@@ -21,7 +22,6 @@ use crate::path::Path;
 use crate::protected::Protected;
 use crate::recovery::chain::Chain;
 use crate::redo::ring::Head;
-use crate::sabotage::{self, Bug};
 use block::{BlockDevice, Buf, Extent, IoError, IoErrorKind, Lba, View};
 use futures_util::stream::{self, StreamExt};
 use std::collections::{BTreeMap, BTreeSet};
@@ -127,7 +127,7 @@ impl<'a, D: BlockDevice + 'static> Recovery<'a, D> {
         self.array.log.write_pages().await?;
         // A new epoch even where nothing was replayed: a batch that could not be read this time must not be found
         // next time.
-        let is_kept = chain.batches.is_empty() && sabotage::is(Bug::EpochKept);
+        let is_kept = chain.batches.is_empty() && bug_injection::is_injected(InjectedBug::EpochKept);
         let epoch = if is_kept { anchor.epoch } else { anchor.epoch + 1 };
         self.array.log.write_anchor(epoch, chain.head).await?;
         self.array.members.serving(Extent::default())?;
@@ -162,7 +162,13 @@ impl<'a, D: BlockDevice + 'static> Recovery<'a, D> {
 
     /// Takes over the reshape position from the log.
     fn note_moved(&self, chain: &Chain) {
-        let Some(reshape) = self.array.checksums.pages.position.get().filter(|_| !sabotage::is(Bug::PositionForgotten))
+        let Some(reshape) = self
+            .array
+            .checksums
+            .pages
+            .position
+            .get()
+            .filter(|_| !bug_injection::is_injected(InjectedBug::PositionForgotten))
         else {
             return;
         };
@@ -192,7 +198,9 @@ impl<'a, D: BlockDevice + 'static> Recovery<'a, D> {
 
     /// Writes the last batch to every member that lacks it: it may not have been stable when the array stopped.
     async fn relog(&self, chain: &Chain) -> Result<(), IoError> {
-        let Some(last) = chain.batches.last().filter(|_| !sabotage::is(Bug::NoRelog)) else { return Ok(()) };
+        let Some(last) = chain.batches.last().filter(|_| !bug_injection::is_injected(InjectedBug::NoRelog)) else {
+            return Ok(());
+        };
         let extent = Extent::new(self.array.log.state.area.ring.start.0 + last.at, last.blocks);
         // A damaged last batch had been stable; only one that may never have been is written again.
         let Some(bytes) = chain.last.clone() else { return Ok(()) };
@@ -290,7 +298,7 @@ impl<'a, D: BlockDevice + 'static> Recovery<'a, D> {
         let is_right = |(n, guard)| {
             run.entries[n as usize].matches(self.array.checksums.pages.binding(run.member, run.block + n), guard)
         };
-        if part.zip(guards(&images)).all(is_right) || sabotage::is(Bug::ReplayUnseen) {
+        if part.zip(guards(&images)).all(is_right) || bug_injection::is_injected(InjectedBug::ReplayUnseen) {
             Ok(images)
         } else {
             Err(IoError::new(IoErrorKind::Medium, extent))
@@ -313,7 +321,7 @@ fn final_states(chain: &Chain) -> FinalStates {
                     image: record.image.and_then(|image| batch.place_of(image + n)),
                 };
                 let key = (record.member, record.block + n);
-                if sabotage::is(Bug::ReplayFirstWins) {
+                if bug_injection::is_injected(InjectedBug::ReplayFirstWins) {
                     final_states.entry(key).or_insert(last);
                 } else {
                     final_states.insert(key, last);

@@ -7,9 +7,9 @@
 mod mover;
 mod placed;
 
+use crate::bug_injection::{self, InjectedBug};
 use crate::geometry::{Layout, bytes};
 use crate::protected::{OldContent, Protected};
-use crate::sabotage::{self, Bug};
 use crate::status::Progress;
 use block::{BlockDevice, Extent, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
 use shard::{RangeGuard, RangeLocks};
@@ -122,12 +122,12 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
     /// Splits an extent at the position into a part in the new layout and a part in the old one; both stay valid
     /// until the guard is dropped.
     async fn split(&self, extent: Extent) -> Result<(RangeGuard, Extent, Extent), IoError> {
-        let blocks = match sabotage::is(Bug::NoMovingLock) {
+        let blocks = match bug_injection::is_injected(InjectedBug::NoMovingLock) {
             true => 0..0,
             false => extent.start.0..extent.end().0,
         };
         let guard = self.lock_blocks(blocks, false).await;
-        let moved = if sabotage::is(Bug::OldLayoutBelow) { 0 } else { self.moved_blocks() };
+        let moved = if bug_injection::is_injected(InjectedBug::OldLayoutBelow) { 0 } else { self.moved_blocks() };
         // The rows of this stripe are partly in each layout; the next opening completes it from the log.
         if self.torn.get() && extent.overlaps(Extent::new(moved, self.new.layout.stripe_blocks())) {
             return Err(IoError::new(IoErrorKind::Gone, extent));

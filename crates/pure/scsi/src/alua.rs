@@ -120,7 +120,7 @@ pub(crate) struct PortGroups {
 }
 
 /// Context of an access change: nexuses and tasks that use the blocks.
-pub(crate) struct Using<'a> {
+pub(crate) struct AccessChangeContext<'a> {
     pub nexuses: &'a Nexuses,
     pub tasks: &'a TaskSet,
     /// All blocks of the unit.
@@ -160,15 +160,20 @@ impl PortGroups {
 
     /// Applies the states that the owner wants; groups that `wanted` does not list become active/optimized. Returns
     /// true when hosts have to be notified. The caller must hold the serialization slot
-    /// [`ACCESS_TURN`](crate::task_set::ACCESS_TURN).
-    pub(crate) async fn set_by_owner(&self, wanted: &[PortGroup], using: &Using<'_>) -> bool {
+    /// [`ACCESS_STATE_SLOT`](crate::task_set::ACCESS_STATE_SLOT).
+    pub(crate) async fn set_by_owner(&self, wanted: &[PortGroup], using: &AccessChangeContext<'_>) -> bool {
         let (changes, preference_changed) = self.order(wanted);
         self.change_access(&changes, ChangedBy::Implicit, using).await || preference_changed
     }
 
     /// Changes the states of the groups. Returns true when at least one differed. When it returns, no task that began
     /// through a group that lost access touches a block any more.
-    async fn change_access(&self, changes: &[(u16, AccessState)], by: ChangedBy, using: &Using<'_>) -> bool {
+    async fn change_access(
+        &self,
+        changes: &[(u16, AccessState)],
+        by: ChangedBy,
+        using: &AccessChangeContext<'_>,
+    ) -> bool {
         // A change to the present state has no effect and no unit attention.
         let changes: Vec<_> = changes.iter().filter(|(id, state)| self.of(*id).state != *state).collect();
         let losing = |(id, state): &&&(u16, AccessState)| self.of(*id).state.is_active() && !state.is_active();

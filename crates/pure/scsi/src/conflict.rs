@@ -80,7 +80,7 @@ impl ReservationType {
 pub(crate) enum ReservationRole {
     /// Not registered.
     #[default]
-    Stranger,
+    Unregistered,
     /// Registered, not the holder.
     Registrant,
     /// Holder of the reservation.
@@ -91,7 +91,7 @@ impl ReservationRole {
     /// True when a reservation of this type does not restrict the nexus.
     pub(crate) fn shares(self, kind: ReservationType) -> bool {
         match self {
-            Self::Stranger => false,
+            Self::Unregistered => false,
             Self::Registrant => kind.is_for_registrants(),
             Self::Holder => true,
         }

@@ -4,18 +4,18 @@
 //! that nexus: reservations, write protection and access states apply. Units that are not mapped to the nexus do not
 //! exist for it.
 
-mod known;
 mod list;
 mod ranges;
 mod report;
 mod rod;
 mod run;
 mod segment;
+mod status;
 
-pub(crate) use known::Copies;
 pub(crate) use list::check_list_length;
 pub(crate) use ranges::check_ranges_length;
 pub(crate) use report::emit_third_party_page;
+pub(crate) use status::Copies;
 
 use crate::command::{NexusId, Status};
 use crate::identity::{Identity, TargetPort};
@@ -30,12 +30,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 /// Future of an operation on another unit.
-pub type Copying<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+pub type CopyFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// Environment of a copy manager: mapped units, time and randomness. Implemented by the front end.
-pub trait Neighbours {
+pub trait CopyEnvironment {
     /// Lists the units that are mapped to the nexus through its port, each once, including the asking one.
-    fn of(&self, asker: &CopyAsker) -> Vec<Neighbour>;
+    fn mapped_units(&self, asker: &CopyPrincipal) -> Vec<MappedUnit>;
 
     /// Returns the time since a fixed but arbitrary instant.
     fn now(&self) -> Duration;
@@ -46,7 +46,7 @@ pub trait Neighbours {
 
 /// Unit that is mapped to a nexus.
 #[derive(Clone)]
-pub struct Neighbour {
+pub struct MappedUnit {
     /// Identity of the unit.
     pub identity: Identity,
     /// True when the nexus has no write access.
@@ -55,7 +55,7 @@ pub struct Neighbour {
     pub unit: Rc<dyn CopyUnit>,
 }
 
-impl Neighbour {
+impl MappedUnit {
     /// Sense for a unit that has been removed meanwhile: COPY TARGET DEVICE NOT REACHABLE (A/0D/02).
     pub const NOT_REACHABLE: Sense = Sense::new(SenseKey::CopyAborted, AdditionalSense::COPY_TARGET_NOT_REACHABLE);
 }
@@ -64,28 +64,33 @@ impl Neighbour {
 /// functions, executed on the home shard of the unit.
 pub trait CopyUnit {
     /// Returns the geometry of its device, or `None` when the unit no longer exists.
-    fn geometry(&self) -> Copying<'_, Option<Geometry>>;
+    fn geometry(&self) -> CopyFuture<'_, Option<Geometry>>;
 
     /// Reads `extent` on behalf of `asker`.
-    fn read(&self, asker: CopyAsker, extent: Extent) -> Copying<'_, Result<Rope, Sense>>;
+    fn read(&self, asker: CopyPrincipal, extent: Extent) -> CopyFuture<'_, Result<Rope, Sense>>;
 
     /// Returns the first run of `extent` on behalf of `asker`: blocks that are mapped, or blocks that are not and read
     /// as zeros.
-    fn run(&self, asker: CopyAsker, extent: Extent) -> Copying<'_, Result<Run, Sense>>;
+    fn run(&self, asker: CopyPrincipal, extent: Extent) -> CopyFuture<'_, Result<Run, Sense>>;
 
     /// Makes `extent` read as zeros and frees its space where possible; stable.
-    fn discard(&self, asker: CopyAsker, extent: Extent) -> Copying<'_, Result<(), Sense>>;
+    fn discard(&self, asker: CopyPrincipal, extent: Extent) -> CopyFuture<'_, Result<(), Sense>>;
 
     /// Returns the extents that `token`, one of its own, represents; `deletes` invalidates it.
-    fn token(&self, asker: CopyAsker, token: Box<[u8; 512]>, deletes: bool) -> Copying<'_, Result<Vec<Extent>, Sense>>;
+    fn token(
+        &self,
+        asker: CopyPrincipal,
+        token: Box<[u8; 512]>,
+        deletes: bool,
+    ) -> CopyFuture<'_, Result<Vec<Extent>, Sense>>;
 
     /// Writes `data` from `start` on, on behalf of `asker`; stable.
-    fn write(&self, asker: CopyAsker, start: Lba, data: View) -> Copying<'_, Result<(), Sense>>;
+    fn write(&self, asker: CopyPrincipal, start: Lba, data: View) -> CopyFuture<'_, Result<(), Sense>>;
 }
 
 /// Principal of a copy: the nexus at the copy manager, which need not be attached to the other unit.
 #[derive(Clone, Debug)]
-pub struct CopyAsker {
+pub struct CopyPrincipal {
     /// Nexus that issued the copy command.
     pub nexus: NexusId,
     /// Initiator port of the nexus.
@@ -109,11 +114,11 @@ impl CopyContext<'_> {
     /// Returns the principal of the copy.
     ///
     /// *Errors*: BUSY when the nexus is no longer attached.
-    fn asker(&self) -> Result<CopyAsker, Status> {
+    fn principal(&self) -> Result<CopyPrincipal, Status> {
         let nexus = self.job.nexus;
         let (name, port) = self.nexuses.names(nexus).ok_or(Status::Busy)?;
         let initiator = name.initiator.clone();
-        Ok(CopyAsker { nexus, initiator, port: (*port).clone(), read_only: false })
+        Ok(CopyPrincipal { nexus, initiator, port: (*port).clone(), read_only: false })
     }
 }
 

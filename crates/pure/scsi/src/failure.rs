@@ -82,7 +82,7 @@ fn sense_of(error: IoError, medium: AdditionalSense) -> Sense {
         IoErrorKind::Gone | IoErrorKind::TimedOut => {
             (SenseKey::HardwareError, AdditionalSense::INTERNAL_TARGET_FAILURE)
         }
-        IoErrorKind::Away => (SenseKey::NotReady, AdditionalSense::BECOMING_READY),
+        IoErrorKind::Unreachable => (SenseKey::NotReady, AdditionalSense::BECOMING_READY),
         IoErrorKind::OutOfRange => (SenseKey::IllegalRequest, AdditionalSense::LBA_OUT_OF_RANGE),
         IoErrorKind::NoSpace => (SenseKey::DataProtect, AdditionalSense::SPACE_ALLOCATION_FAILED),
         IoErrorKind::ReadOnly => (SenseKey::DataProtect, AdditionalSense::WRITE_PROTECTED),

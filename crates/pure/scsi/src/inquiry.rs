@@ -18,7 +18,7 @@ const VERSIONS: [u16; 4] = [0x00A0, 0x0460, 0x04C0, 0x0960];
 const STANDARD_BYTES: usize = 96;
 
 /// View of a unit that INQUIRY reports to one nexus.
-pub(crate) struct Described<'a> {
+pub(crate) struct InquiryView<'a> {
     pub identity: &'a Identity,
     pub options: &'a Options,
     pub provisioning: Provisioning,
@@ -33,7 +33,7 @@ pub(crate) struct Described<'a> {
     pub is_disconnected: bool,
 }
 
-impl Described<'_> {
+impl InquiryView<'_> {
     pub(crate) fn inquire(&self, cdb: Cdb, allocation: u64) -> Result<Rope, Failure> {
         let page = cdb.u8_at(2);
         let reply = match (cdb.bit(1, 0), page) {

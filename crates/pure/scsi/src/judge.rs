@@ -6,7 +6,7 @@ use crate::cdb::Cdb;
 use crate::command::DataNeed;
 use crate::copy;
 use crate::medium::diagnostic::check_self_test;
-use crate::operation::{Data, EJECT_BITS, Offered, Operation, Verb};
+use crate::operation::{Data, EJECT_BITS, Operation, OptionalFeatures, Verb};
 use crate::request::Request;
 use crate::reservation::check_list_length;
 use crate::sanitize;
@@ -19,7 +19,7 @@ use block::Extent;
 /// *Errors*: the sense of a command that cannot succeed. The caller need not solicit its data: it executes the command
 /// without data, and the unit answers with this sense or with a condition that ranks before it (a unit attention).
 pub fn judge(cdb: Cdb, shape: &Shape) -> Result<DataNeed, Sense> {
-    let operation = Operation::find(cdb, shape.offered())?;
+    let operation = Operation::find(cdb, shape.optional_features())?;
     if operation.writes() && shape.read_only {
         return Err(Sense::new(SenseKey::DataProtect, AdditionalSense::WRITE_PROTECTED));
     }
@@ -31,7 +31,7 @@ pub fn judge(cdb: Cdb, shape: &Shape) -> Result<DataNeed, Sense> {
 #[must_use]
 pub fn data_out_bytes_max(cdb: Cdb, block_bytes: u32) -> u64 {
     // An unknown operation takes no data.
-    let Ok(operation) = Operation::find(cdb, Offered::ALL) else { return 0 };
+    let Ok(operation) = Operation::find(cdb, OptionalFeatures::ALL) else { return 0 };
     if !operation.data.goes_out() {
         return 0;
     }

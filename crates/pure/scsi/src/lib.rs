@@ -13,9 +13,9 @@ mod cdb;
 mod designator;
 mod identity;
 mod lun;
+mod parsed_sense;
 mod reply;
 mod sense;
-mod sensed;
 
 // A command: operation, reservation conflicts, and completion.
 mod command;
@@ -26,9 +26,9 @@ mod request;
 mod shape;
 
 // State of a unit that does not touch blocks.
-mod keeper;
 mod log;
 mod nexus;
+mod persistence;
 mod task_set;
 mod threshold;
 mod token;
@@ -43,11 +43,11 @@ mod reservation;
 mod sanitize;
 
 // Data that a unit reports about itself, and checks that run before a command reaches a unit.
-pub mod absent;
 mod defects;
 mod inquiry;
 mod judge;
-mod kept;
+pub mod no_unit;
+mod persistent_state;
 mod report;
 
 // The composition of the components into one logical unit.
@@ -62,19 +62,19 @@ pub use command::{
     Command, CommandRef, DataNeed, ManagementOutcome, NexusId, Outcome, Status, TaskAttribute, TaskManagement, TaskTag,
 };
 pub use conflict::ReservationType;
-pub use copy::{CopyAsker, CopyUnit, Copying, Neighbour, Neighbours};
+pub use copy::{CopyEnvironment, CopyFuture, CopyPrincipal, CopyUnit, MappedUnit};
 pub use identity::{Identity, Options, Provisioning, TargetPort};
 pub use judge::{data_out_bytes_max, judge};
-pub use keeper::{Keeper, Keeping, NotKept, NotUnderstood};
-pub use kept::PersistentState;
 pub use log::Statistics;
 pub use lun::Lun;
-pub use nexus::{Incoming, InitiatorPort, Waiting};
+pub use nexus::{InitiatorPort, PendingDataCounter, PendingDataGuard};
+pub use parsed_sense::ParsedSense;
+pub use persistence::{ParseError, StateStore, StoreError, StoreFuture};
+pub use persistent_state::PersistentState;
 pub use readiness::Absence;
 pub use reservation::{RegistrationStatus, ReservationStatus};
-pub use sanitize::{Replacing, Sanitizer};
+pub use sanitize::{ReplaceKeyFuture, Sanitizer};
 pub use sense::{AdditionalSense, FieldPointer, Sense, SenseBytes, SenseKey};
-pub use sensed::Sensed;
 pub use shape::Shape;
-pub use task_set::TaskStanding;
+pub use task_set::TaskSnapshot;
 pub use unit::LogicalUnit;

@@ -104,7 +104,7 @@ fn add(counter: &Cell<u64>, more: u64) {
 }
 
 /// Input of the log pages of a unit.
-pub(crate) struct Logged<'a> {
+pub(crate) struct LogView<'a> {
     pub counters: &'a Counters,
     pub block_bytes: u32,
     /// True when the device reports its space.
@@ -112,7 +112,7 @@ pub(crate) struct Logged<'a> {
     pub space: Option<Space>,
 }
 
-impl Logged<'_> {
+impl LogView<'_> {
     pub(crate) fn sense(&self, cdb: Cdb, allocation: u64) -> Result<Rope, Failure> {
         let (control, page) = (cdb.u8_at(2) >> 6, cdb.u8_at(2) & 0x3F);
         let (subpage, pointer) = (cdb.u8_at(3), cdb.u16_at(5));

@@ -118,7 +118,7 @@ impl<D: BlockDevice> Medium<D> {
     pub(crate) fn read_at_once(&self, extent: Extent, geometry: Geometry) -> Option<Rope> {
         assert!(geometry.all().contains(extent), "a READ is admitted to blocks that are there");
         // An error is handled by the slow path, which reads again.
-        let data = self.device.read_at_once(extent)?.ok()?;
+        let data = self.device.try_read(extent)?.ok()?;
         assert_whole(&data, extent, geometry);
         self.counters.count_read(extent.len.0);
         Some(data)
@@ -200,7 +200,7 @@ impl<D: BlockDevice> Medium<D> {
         }
         assert!(geometry.all().contains(extent), "a WRITE is admitted to blocks that are there");
         assert_eq!(data.len() as u64, extent.len.bytes(geometry.block_bytes), "a WRITE fills all of its blocks");
-        let written = self.device.write_at_once(extent.start, data)?;
+        let written = self.device.try_write(extent.start, data)?;
         // Canceled after the write here: it is synchronous, so no copy can read in between.
         self.about_to_write(extent.start, data.len());
         Some(self.check_changed(extent, written).map(|_written| self.counters.count_write(data.len())))

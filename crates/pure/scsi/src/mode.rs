@@ -12,7 +12,7 @@ use crate::sense::{AdditionalSense, Sense};
 use block::{Geometry, Rope};
 pub(crate) use pages::ModeParameters;
 use pages::{ALL_PAGES, ALL_SUBPAGES, Page};
-pub(crate) use select::Selected;
+pub(crate) use select::ParsedModeSelect;
 use std::cell::Cell;
 
 /// WP and DPOFUA in the device-specific parameter.

@@ -1,13 +1,13 @@
 //! I_T nexuses of a logical unit: port names, pending unit attentions, write protection, and commands awaiting data.
 
 mod attention;
-mod incoming;
 mod name;
+mod pending_data;
 
 pub(crate) use attention::UnitAttention;
-pub use incoming::{Incoming, Waiting};
 pub use name::InitiatorPort;
 pub(crate) use name::{ItNexus, NAME_BYTES_MAX, TransportId, pointer};
+pub use pending_data::{PendingDataCounter, PendingDataGuard};
 
 use crate::command::NexusId;
 use crate::conflict::ReservationRole;
@@ -24,7 +24,7 @@ pub(crate) struct Nexuses {
     known: RefCell<BTreeMap<NexusId, NexusState>>,
     /// Number of nexuses with a pending unit attention. Every command reads this cell and searches the map only when it
     /// is not zero.
-    untold: Cell<usize>,
+    attention_count: Cell<usize>,
     /// Number of write-protected nexuses, for the same reason.
     readers: Cell<usize>,
 }
@@ -33,17 +33,24 @@ pub(crate) struct Nexuses {
 struct NexusState {
     port: Rc<TargetPort>,
     name: Rc<ItNexus>,
-    standing: ReservationRole,
+    role: ReservationRole,
     pending: Pending,
     read_only: bool,
-    incoming: Option<Arc<Incoming>>,
+    pending_data: Option<Arc<PendingDataCounter>>,
 }
 
 impl Nexuses {
     pub(crate) fn attach(&self, nexus: NexusId, name: Rc<ItNexus>, port: Rc<TargetPort>, standing: ReservationRole) {
         // A nexus identifier that is attached again starts without the unit attentions of its previous session.
         self.detach(nexus);
-        let known = NexusState { port, name, standing, pending: Pending::default(), read_only: false, incoming: None };
+        let known = NexusState {
+            port,
+            name,
+            role: standing,
+            pending: Pending::default(),
+            read_only: false,
+            pending_data: None,
+        };
         let before = self.known.borrow_mut().insert(nexus, known);
         assert!(before.is_none(), "a nexus is attached once");
         self.establish(nexus, UnitAttention::PowerOn);
@@ -54,7 +61,7 @@ impl Nexuses {
         self.set_read_only(nexus, false);
         // The counter of nexuses with pending attentions must not outlive the nexus.
         if self.known.borrow_mut().remove(&nexus).is_some_and(|known| !known.pending.is_empty()) {
-            self.untold.set(self.untold.get() - 1);
+            self.attention_count.set(self.attention_count.get() - 1);
         }
     }
 
@@ -69,17 +76,17 @@ impl Nexuses {
     }
 
     /// Sets the counter of commands of `nexus` that await their data.
-    pub(crate) fn set_incoming(&self, nexus: NexusId, incoming: Arc<Incoming>) {
+    pub(crate) fn set_pending_data(&self, nexus: NexusId, incoming: Arc<PendingDataCounter>) {
         if let Some(known) = self.known.borrow_mut().get_mut(&nexus) {
-            known.incoming = Some(incoming);
+            known.pending_data = Some(incoming);
         }
     }
 
     /// Clears the commands awaiting data of all nexuses that `concerned` selects; they end with TASK ABORTED where
     /// `is_told` is set. Returns the nexuses that had such commands.
-    pub(crate) fn clear_incoming(&self, is_told: bool, concerned: impl Fn(NexusId) -> bool) -> BTreeSet<NexusId> {
+    pub(crate) fn clear_pending_data(&self, is_told: bool, concerned: impl Fn(NexusId) -> bool) -> BTreeSet<NexusId> {
         let known = self.known.borrow();
-        let some = known.iter().filter_map(|(&nexus, known)| Some((nexus, known.incoming.as_ref()?)));
+        let some = known.iter().filter_map(|(&nexus, known)| Some((nexus, known.pending_data.as_ref()?)));
         let cleared = some.filter(|&(nexus, incoming)| concerned(nexus) && incoming.is_any());
         cleared.inspect(|(_, incoming)| incoming.clear(is_told)).map(|(nexus, _)| nexus).collect()
     }
@@ -123,18 +130,18 @@ impl Nexuses {
     }
 
     /// Returns the role of `nexus` with regard to the persistent reservation.
-    pub(crate) fn standing(&self, nexus: NexusId) -> ReservationRole {
+    pub(crate) fn role(&self, nexus: NexusId) -> ReservationRole {
         // An unknown nexus is treated as unregistered.
-        self.known.borrow().get(&nexus).map_or(ReservationRole::Stranger, |known| known.standing)
+        self.known.borrow().get(&nexus).map_or(ReservationRole::Unregistered, |known| known.role)
     }
 
     /// Recomputes the reservation role of every nexus.
-    pub(crate) fn set_standings(&self, standing: impl Fn(&ItNexus) -> ReservationRole) {
-        self.known.borrow_mut().values_mut().for_each(|known| known.standing = standing(&known.name));
+    pub(crate) fn set_roles(&self, standing: impl Fn(&ItNexus) -> ReservationRole) {
+        self.known.borrow_mut().values_mut().for_each(|known| known.role = standing(&known.name));
     }
 
     pub(crate) fn none_pending(&self) -> bool {
-        self.untold.get() == 0
+        self.attention_count.get() == 0
     }
 
     /// Takes the pending unit attention of `nexus` with the highest precedence.
@@ -170,7 +177,7 @@ impl Nexuses {
         let before = usize::from(!pending.is_empty());
         change(pending);
         let after = usize::from(!pending.is_empty());
-        self.untold.set(self.untold.get() + after - before);
-        assert!(self.untold.get() <= known.len(), "only a nexus has something to be told");
+        self.attention_count.set(self.attention_count.get() + after - before);
+        assert!(self.attention_count.get() <= known.len(), "only a nexus has something to be told");
     }
 }

@@ -87,7 +87,7 @@ impl Data {
 
 /// Optional features of a unit on which operations depend.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Offered {
+pub(crate) struct OptionalFeatures {
     /// UNMAP and operations that unmap.
     pub unmap: bool,
     /// WRITE ATOMIC.
@@ -100,7 +100,7 @@ pub(crate) struct Offered {
     pub removable: bool,
 }
 
-impl Offered {
+impl OptionalFeatures {
     /// All features, so that every row of the table is known.
     pub(crate) const ALL: Self = Self { unmap: true, atomic: true, sanitize: true, key: true, removable: true };
 
@@ -140,7 +140,7 @@ const WRITES: u16 = 2;
 /// One of several service actions of its operation code.
 const ACTION: u16 = 4;
 /// Executed despite a pending unit attention, which stays pending.
-const QUIET: u16 = 8;
+const IGNORES_UNIT_ATTENTION: u16 = 8;
 /// Supported only where UNMAP is offered.
 const UNMAPS: u16 = 16;
 /// Runs alone on its blocks.
@@ -155,7 +155,7 @@ const ATOMIC: u16 = 256;
 /// Supported only where the unit can be sanitized.
 const SANITIZES: u16 = 512;
 /// Supported while a SANITIZE is running or has failed (SBC-4, performing a sanitize operation).
-const MEANWHILE: u16 = 1024;
+const DURING_SANITIZE: u16 = 1024;
 /// Supported only where the medium is removable.
 const REMOVABLE: u16 = 2048;
 /// Supported only on an encrypted volume.
@@ -179,10 +179,10 @@ use Data::{Answer, BlocksIn, BlocksOut, BlocksTwice, ByteCheck, FixedAnswer, Lis
 #[rustfmt::skip]
 pub(crate) static OPERATIONS: [Operation; 74] = [
     row("TEST UNIT READY", Verb::TestUnitReady, Persistent, Nothing, MEDIUM, &[0x00, 0, 0, 0, 0, 0], &[]),
-    row("REQUEST SENSE", Verb::RequestSense, Always, Answer { at: 4, bytes: 1 }, QUIET | EVERYWHERE | MEANWHILE, &[0x03, 0x01, 0, 0, 0xFF, 0], &[]),
+    row("REQUEST SENSE", Verb::RequestSense, Always, Answer { at: 4, bytes: 1 }, IGNORES_UNIT_ATTENTION | EVERYWHERE | DURING_SANITIZE, &[0x03, 0x01, 0, 0, 0xFF, 0], &[]),
     row("READ (6)", Verb::Read, Reads, BlocksIn, MEDIUM, &[0x08, 0x1F, 0xFF, 0xFF, 0xFF, 0], &[]),
     row("WRITE (6)", Verb::Write, Writes, BlocksOut, MEDIUM | WRITES, &[0x0A, 0x1F, 0xFF, 0xFF, 0xFF, 0], &[]),
-    row("INQUIRY", Verb::Inquiry, Always, Answer { at: 3, bytes: 2 }, QUIET | EVERYWHERE | MEANWHILE, &[0x12, 0x01, 0xFF, 0xFF, 0xFF, 0], &[]),
+    row("INQUIRY", Verb::Inquiry, Always, Answer { at: 3, bytes: 2 }, IGNORES_UNIT_ATTENTION | EVERYWHERE | DURING_SANITIZE, &[0x12, 0x01, 0xFF, 0xFF, 0xFF, 0], &[]),
     row("MODE SELECT (6)", Verb::ModeSelect, Writes, List { at: 4, bytes: 1 }, STANDBY, &[0x15, 0x11, 0, 0, 0xFF, 0], &[]),
     row("RESERVE (6)", Verb::Reserve, Own, Nothing, ALONE, &[0x16, 0, 0, 0, 0, 0], &[(1, 0x0E), (2, 0xFF), (3, 0xFF), (4, 0xFF)]),
     row("RELEASE (6)", Verb::Release, Own, Nothing, ALONE, &[0x17, 0, 0, 0, 0, 0], &[(1, 0x0E), (2, 0xFF)]),
@@ -242,10 +242,10 @@ pub(crate) static OPERATIONS: [Operation; 74] = [
     row("WRITE ATOMIC (16)", Verb::WriteAtomic, Writes, BlocksOut, MEDIUM | WRITES | ALONE | ATOMIC, &[0x9C, 0x18, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[GROUP_16]),
     row("READ CAPACITY (16)", Verb::ReadCapacity16, Persistent, Answer { at: 10, bytes: 4 }, ACTION | STANDBY, &[0x9E, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
     row("GET LBA STATUS (16)", Verb::GetLbaStatus, Reads, Answer { at: 10, bytes: 4 }, MEDIUM | ACTION, &[0x9E, 0x12, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
-    row("REPORT LUNS", Verb::ReportLuns, Always, Answer { at: 6, bytes: 4 }, QUIET | EVERYWHERE | MEANWHILE, &[0xA0, 0, 0xFF, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
-    row("REPORT TARGET PORT GROUPS", Verb::ReportTargetPortGroups, Always, Answer { at: 6, bytes: 4 }, ACTION | EVERYWHERE | MEANWHILE, &[0xA3, 0xEA, 0, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
-    row("REPORT SUPPORTED OPERATION CODES", Verb::ReportSupportedOperationCodes, Reads, Answer { at: 6, bytes: 4 }, ACTION | STANDBY | MEANWHILE, &[0xA3, 0x0C, 0x87, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
-    row("REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS", Verb::ReportSupportedTaskManagement, Reads, Answer { at: 6, bytes: 4 }, ACTION | STANDBY | MEANWHILE, &[0xA3, 0x0D, 0x80, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
+    row("REPORT LUNS", Verb::ReportLuns, Always, Answer { at: 6, bytes: 4 }, IGNORES_UNIT_ATTENTION | EVERYWHERE | DURING_SANITIZE, &[0xA0, 0, 0xFF, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
+    row("REPORT TARGET PORT GROUPS", Verb::ReportTargetPortGroups, Always, Answer { at: 6, bytes: 4 }, ACTION | EVERYWHERE | DURING_SANITIZE, &[0xA3, 0xEA, 0, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
+    row("REPORT SUPPORTED OPERATION CODES", Verb::ReportSupportedOperationCodes, Reads, Answer { at: 6, bytes: 4 }, ACTION | STANDBY | DURING_SANITIZE, &[0xA3, 0x0C, 0x87, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
+    row("REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS", Verb::ReportSupportedTaskManagement, Reads, Answer { at: 6, bytes: 4 }, ACTION | STANDBY | DURING_SANITIZE, &[0xA3, 0x0D, 0x80, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
     row("SET TARGET PORT GROUPS", Verb::SetTargetPortGroups, Writes, List { at: 6, bytes: 4 }, ACTION | ALONE | EVERYWHERE, &[0xA4, 0x0A, 0, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
     row("READ (12)", Verb::Read, Reads, BlocksIn, MEDIUM, &[0xA8, 0x18, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[FUA_NV, GROUP_12]),
     row("WRITE (12)", Verb::Write, Writes, BlocksOut, MEDIUM | WRITES, &[0xAA, 0x18, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[FUA_NV, GROUP_12]),
@@ -311,7 +311,7 @@ impl Operation {
     ///
     /// *Errors*: 20/00 for an unknown operation code; 24/00 at the service action field for an unknown service action.
     #[inline]
-    pub(crate) fn find(cdb: Cdb, offered: Offered) -> Result<&'static Self, Sense> {
+    pub(crate) fn find(cdb: Cdb, offered: OptionalFeatures) -> Result<&'static Self, Sense> {
         match OPERATIONS.get(usize::from(FIRST_ROW[usize::from(cdb.operation_code())])) {
             // Fast path: the row is the only one of its code, and every unit supports it.
             Some(row) if row.flags & (ACTION | CONDITIONAL) == 0 => Ok(row),
@@ -319,7 +319,7 @@ impl Operation {
         }
     }
 
-    fn find_among(cdb: Cdb, offered: Offered) -> Result<&'static Self, Sense> {
+    fn find_among(cdb: Cdb, offered: OptionalFeatures) -> Result<&'static Self, Sense> {
         let mut rows = Self::of_code(cdb.operation_code(), offered).peekable();
         // An unknown code and an unknown service action have different sense codes.
         if rows.peek().is_none() {
@@ -330,7 +330,7 @@ impl Operation {
     }
 
     /// Iterates over the rows of an operation code: one, or one for each service action.
-    pub(crate) fn of_code(code: u8, offered: Offered) -> impl Iterator<Item = &'static Self> {
+    pub(crate) fn of_code(code: u8, offered: OptionalFeatures) -> impl Iterator<Item = &'static Self> {
         let first = usize::from(FIRST_ROW[usize::from(code)]);
         let rows = OPERATIONS.get(first..).unwrap_or_default().iter();
         // The rows of one code are adjacent, because the table is sorted.
@@ -375,8 +375,8 @@ impl Operation {
         self.has(WRITES)
     }
 
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.has(QUIET)
+    pub(crate) fn ignores_unit_attention(&self) -> bool {
+        self.has(IGNORES_UNIT_ATTENTION)
     }
 
     pub(crate) fn is_served_in_standby(&self) -> bool {
@@ -395,7 +395,7 @@ impl Operation {
 
     /// True when the operation is executed while a SANITIZE is running.
     pub(crate) fn is_served_during_sanitize(&self) -> bool {
-        self.has(MEANWHILE)
+        self.has(DURING_SANITIZE)
     }
 
     pub(crate) fn runs_alone(&self) -> bool {
@@ -403,7 +403,7 @@ impl Operation {
     }
 
     /// True when a unit with these features supports the operation.
-    pub(crate) fn is_known(&self, offered: Offered) -> bool {
+    pub(crate) fn is_known(&self, offered: OptionalFeatures) -> bool {
         // Unconditional rows are known to every unit.
         !self.has(CONDITIONAL) || !self.has(offered.missing())
     }
@@ -417,7 +417,7 @@ impl Operation {
     }
 
     /// Returns the CDB usage data, with the length of the CDB.
-    pub(crate) fn usage(&self, offered: Offered) -> Vec<u8> {
+    pub(crate) fn usage(&self, offered: OptionalFeatures) -> Vec<u8> {
         let mut usage = self.usage[..usize::from(self.cdb_bytes)].to_vec();
         // Bits that only optional features define are reserved where the feature is absent.
         if self.verb == Verb::WriteSame && !offered.unmap {
@@ -443,7 +443,7 @@ impl Cdb {
     /// Returns the name of the operation in the standards, or "unknown operation".
     #[must_use]
     pub fn operation_name(self) -> &'static str {
-        Operation::find(self, Offered::ALL).map_or("unknown operation", |operation| operation.name)
+        Operation::find(self, OptionalFeatures::ALL).map_or("unknown operation", |operation| operation.name)
     }
 }
 
@@ -475,21 +475,26 @@ mod tests {
             assert!((pair[0].code(), pair[0].action()) < (pair[1].code(), pair[1].action()), "{}", pair[1].name);
         }
         for row in &OPERATIONS {
-            let found = Operation::find(Cdb::new(&row.usage), Offered::ALL).expect("the row is in the table");
+            let found = Operation::find(Cdb::new(&row.usage), OptionalFeatures::ALL).expect("the row is in the table");
             assert_eq!(found.name, row.name);
         }
     }
 
     #[test]
     fn operation_that_is_unknown_is_refused_as_code_or_as_service_action() {
-        assert_eq!(Operation::find(Cdb::new(&[0xFF]), Offered::ALL).unwrap_err().code, AdditionalSense(0x20, 0));
-        assert_eq!(Operation::find(Cdb::new(&[0x9E, 0x1F]), Offered::ALL).unwrap_err(), Sense::cdb_bit(1, 4));
         assert_eq!(
-            Operation::find(Cdb::new(&[0x42]), Offered { unmap: false, ..Offered::ALL }).unwrap_err().code,
+            Operation::find(Cdb::new(&[0xFF]), OptionalFeatures::ALL).unwrap_err().code,
             AdditionalSense(0x20, 0)
         );
-        assert!(Operation::find(Cdb::new(&[0x42]), Offered::ALL).is_ok());
-        let without = Offered { atomic: false, ..Offered::ALL };
+        assert_eq!(Operation::find(Cdb::new(&[0x9E, 0x1F]), OptionalFeatures::ALL).unwrap_err(), Sense::cdb_bit(1, 4));
+        assert_eq!(
+            Operation::find(Cdb::new(&[0x42]), OptionalFeatures { unmap: false, ..OptionalFeatures::ALL })
+                .unwrap_err()
+                .code,
+            AdditionalSense(0x20, 0)
+        );
+        assert!(Operation::find(Cdb::new(&[0x42]), OptionalFeatures::ALL).is_ok());
+        let without = OptionalFeatures { atomic: false, ..OptionalFeatures::ALL };
         assert_eq!(Operation::find(Cdb::new(&[0x9C]), without).unwrap_err().code, AdditionalSense(0x20, 0));
     }
 

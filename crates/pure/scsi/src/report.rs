@@ -2,7 +2,7 @@
 
 use crate::cdb::Cdb;
 use crate::failure::Failure;
-use crate::operation::{OPERATIONS, Offered, Operation};
+use crate::operation::{OPERATIONS, Operation, OptionalFeatures};
 use crate::reply::Reply;
 use crate::sense::Sense;
 use block::Rope;
@@ -12,7 +12,7 @@ const TIMEOUTS_BYTES: u16 = 10;
 const NOT_SUPPORTED: u8 = 1;
 const SUPPORTED: u8 = 3;
 
-pub(crate) fn report_operations(offered: Offered, cdb: Cdb, allocation: u64) -> Result<Rope, Failure> {
+pub(crate) fn report_operations(offered: OptionalFeatures, cdb: Cdb, allocation: u64) -> Result<Rope, Failure> {
     let timeouts = cdb.bit(2, 7);
     let (code, action) = (cdb.u8_at(3), cdb.u16_at(4));
     let mut rows = Operation::of_code(code, offered).peekable();
@@ -51,7 +51,7 @@ pub(crate) fn report_task_management(cdb: Cdb, allocation: u64) -> Result<Rope, 
     Ok(reply.cut(allocation))
 }
 
-fn all_operations(offered: Offered, timeouts: bool) -> Reply {
+fn all_operations(offered: OptionalFeatures, timeouts: bool) -> Reply {
     let mut list = Reply::new();
     for row in OPERATIONS.iter().filter(|row| row.is_known(offered)) {
         let flags = if timeouts { 0x02 } else { 0 } | u8::from(row.action().is_some());
@@ -66,7 +66,7 @@ fn all_operations(offered: Offered, timeouts: bool) -> Reply {
     reply
 }
 
-fn one_operation(row: Option<&Operation>, offered: Offered, timeouts: bool) -> Reply {
+fn one_operation(row: Option<&Operation>, offered: OptionalFeatures, timeouts: bool) -> Reply {
     let mut reply = Reply::new();
     let Some(row) = row else {
         reply.u8(0).u8(NOT_SUPPORTED).u16(0);

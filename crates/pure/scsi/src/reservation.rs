@@ -4,11 +4,11 @@
 //! PERSISTENT RESERVE IN. The tables of conflicts are in `conflict.rs`. The unit persists a change, installs it and
 //! establishes unit attentions: nothing here waits.
 
-mod kept;
 mod out;
 mod report;
 mod reserve;
 mod state;
+mod stored;
 
 pub(crate) use out::check_list_length;
 
@@ -16,7 +16,7 @@ use crate::cdb::Cdb;
 use crate::command::{NexusId, Status};
 use crate::conflict::{Access, ReservationRole, ReservationType};
 use crate::nexus::{InitiatorPort, ItNexus, Nexuses};
-pub(crate) use out::{Asking, ends_tasks};
+pub(crate) use out::{ActionContext, ends_tasks};
 pub(crate) use state::{Change, State};
 use std::cell::{Cell, Ref, RefCell};
 use std::rc::Rc;
@@ -90,11 +90,11 @@ impl Reservations {
     }
 
     fn look_for_restrictions(&self) {
-        self.restricts.set(self.state.borrow().held.is_some() || self.reserved_by.get().is_some());
+        self.restricts.set(self.state.borrow().reservation.is_some() || self.reserved_by.get().is_some());
     }
 
-    pub(crate) fn standing(&self, nexus: &ItNexus) -> ReservationRole {
-        self.state.borrow().standing(nexus)
+    pub(crate) fn role(&self, nexus: &ItNexus) -> ReservationRole {
+        self.state.borrow().role(nexus)
     }
 
     /// Returns the reservation status for management views.
@@ -104,13 +104,13 @@ impl Reservations {
             initiator: nexus.initiator.clone(),
             target_name: nexus.target_name.clone(),
             key: registration.key,
-            is_holder: state.standing(nexus) == ReservationRole::Holder,
+            is_holder: state.role(nexus) == ReservationRole::Holder,
         };
         let names = self.reserved_by().and_then(|nexus| nexuses.names(nexus));
         ReservationStatus {
             generation: state.generation,
             persists: state.persists,
-            kind: state.held.as_ref().map(|held| held.kind),
+            kind: state.reservation.as_ref().map(|held| held.kind),
             registrations: state.registrations.iter().map(registration).collect(),
             reserved_by: names.map(|(nexus, _)| (nexus.initiator.clone(), nexus.target_name.clone())),
         }
@@ -129,18 +129,18 @@ impl Reservations {
             Access::Prevents if !cdb.bit(4, 0) => Access::Persistent,
             access => access,
         };
-        let is_kept_out = self.is_kept_out(nexus, access, || nexuses.standing(nexus));
+        let is_kept_out = self.has_conflict(nexus, access, || nexuses.role(nexus));
         if is_kept_out { Err(Status::ReservationConflict) } else { Ok(()) }
     }
 
     /// True when a reservation conflicts with `access` of a nexus in this role.
-    pub(crate) fn is_kept_out(&self, nexus: NexusId, access: Access, standing: impl Fn() -> ReservationRole) -> bool {
+    pub(crate) fn has_conflict(&self, nexus: NexusId, access: Access, standing: impl Fn() -> ReservationRole) -> bool {
         let is_allowed = match self.reserved_by() {
             // A RESERVE reservation excludes persistent ones, so only one of the two is in effect.
             Some(holder) => access.is_allowed_under_reserve(holder == nexus),
             None => self
                 .state()
-                .held
+                .reservation
                 .as_ref()
                 .is_none_or(|held| access.is_allowed_under(held.kind) || standing().shares(held.kind)),
         };

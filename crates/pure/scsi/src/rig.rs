@@ -11,7 +11,7 @@ use block::{
     BlockDevice, Blocks, Buf, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Run, Space, Stable, View, Written,
 };
 use futures_util::FutureExt;
-pub(crate) use owner::{Owner, Shelf};
+pub(crate) use owner::{MemoryStore, Owner};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::future::{Future, poll_fn};
@@ -63,7 +63,7 @@ impl Bench {
             optimal_bytes: 65536,
             volatile_cache: true,
             discard_zeroes: true,
-            prefers_fresh: false,
+            prefers_unlogged: false,
         };
         Self {
             geometry: Cell::new(geometry),
@@ -143,10 +143,10 @@ impl BlockDevice for Bench {
     fn atomic_bytes_max(&self) -> u32 {
         self.atomic_bytes.get()
     }
-    fn read_at_once(&self, extent: Extent) -> Option<Result<Rope, IoError>> {
+    fn try_read(&self, extent: Extent) -> Option<Result<Rope, IoError>> {
         if self.at_once.get() { self.read(extent).now_or_never() } else { None }
     }
-    fn write_at_once(&self, start: Lba, data: &[u8]) -> Option<Result<Written, IoError>> {
+    fn try_write(&self, start: Lba, data: &[u8]) -> Option<Result<Written, IoError>> {
         if self.at_once.get() { self.write(start, Buf::copy_of(data).freeze()).now_or_never() } else { None }
     }
     async fn flush(&self, _: Written) -> Result<Stable, IoError> {
@@ -247,7 +247,7 @@ pub(crate) fn run(unit: &LogicalUnit<Bench>, nexus: NexusId, cdb: &[u8], data: &
         Ok(need) => {
             let given = need.data_out.min(command.data_out_expected) as usize;
             command.data_out = command.data_out.slice(..given);
-            let at_once = unit.execute_at_once(nexus, command.borrowed());
+            let at_once = unit.execute_fast_path(nexus, command.borrowed());
             let outcome = at_once.unwrap_or_else(|| now(unit.execute(nexus, command)));
             assert!(outcome.data_in.len() as u64 <= need.data_in, "an answer is no longer than it was judged to be");
             outcome

@@ -9,13 +9,13 @@ mod erase;
 mod order;
 
 pub(crate) use order::check_list_length;
-pub(crate) use order::{Method, Sanitizing};
+pub(crate) use order::{Method, SanitizeOperation};
 
 use crate::command::Status;
 use crate::failure::Failure;
-use crate::keeper::{NotKept, keeping_failure};
 use crate::medium::Medium;
 use crate::operation::Operation;
+use crate::persistence::{StoreError, store_failure};
 use crate::request::Job;
 use crate::sense::{AdditionalSense, Sense, SenseKey};
 use crate::task_set::{EVERYTHING, TaskGuard};
@@ -30,7 +30,7 @@ use std::task::{Poll, Waker};
 const EXIT_FAILURE_MODE: u8 = 0x1F;
 
 /// Future of a key replacement.
-pub type Replacing<'a> = Pin<Box<dyn Future<Output = Result<(), IoError>> + 'a>>;
+pub type ReplaceKeyFuture<'a> = Pin<Box<dyn Future<Output = Result<(), IoError>> + 'a>>;
 
 /// Owner's side of SANITIZE: permission, encryption key, and the task that does the work.
 pub trait Sanitizer {
@@ -44,7 +44,7 @@ pub trait Sanitizer {
     /// until blocks are discarded.
     ///
     /// *Durability*: durable when the future completes.
-    fn replace_key(&self) -> Replacing<'_>;
+    fn replace_key(&self) -> ReplaceKeyFuture<'_>;
 
     /// Starts a task that runs [`LogicalUnit::carry_out_sanitize`](crate::LogicalUnit::carry_out_sanitize), independent
     /// of the command that ordered it.
@@ -66,9 +66,9 @@ pub(crate) struct Sanitize {
 }
 
 /// Guard that is alive while the work runs.
-struct AtWork<'a>(&'a Sanitize);
+struct WorkGuard<'a>(&'a Sanitize);
 
-impl Drop for AtWork<'_> {
+impl Drop for WorkGuard<'_> {
     fn drop(&mut self) {
         self.0.at_work.set(false);
         self.0.wake();
@@ -79,7 +79,7 @@ impl Drop for AtWork<'_> {
 pub(crate) enum State {
     #[default]
     Idle,
-    Running(Sanitizing),
+    Running(SanitizeOperation),
     /// Failed; `exits` is AUSE: EXIT FAILURE MODE may clear the failure.
     Failed {
         exits: bool,
@@ -123,11 +123,11 @@ impl Sanitize {
         self.watchers.take().into_iter().for_each(Waker::wake);
     }
 
-    fn begin_work(&self) -> AtWork<'_> {
+    fn begin_work(&self) -> WorkGuard<'_> {
         self.at_work.set(true);
         // A stop of an earlier operation must not end this one.
         self.stopping.set(false);
-        AtWork(self)
+        WorkGuard(self)
     }
 
     fn is_stopping(&self) -> bool {
@@ -147,7 +147,7 @@ impl Sanitize {
     }
 
     /// Publishes the progress of the running operation.
-    fn advance(&self, order: &Sanitizing) {
+    fn advance(&self, order: &SanitizeOperation) {
         assert!(self.is_running(), "what runs runs until its work ends");
         self.state.replace(State::Running(order.clone()));
     }
@@ -193,7 +193,7 @@ impl Sanitize {
         job: &Job,
         ticket: &TaskGuard<'_>,
         medium: &Medium<D>,
-        keep: impl AsyncFnOnce() -> Result<(), NotKept>,
+        keep: impl AsyncFnOnce() -> Result<(), StoreError>,
     ) -> Result<Rope, Failure> {
         let cdb = job.request.cdb;
         let (action, immediate, exits) = (cdb.u8_at(1) & 0x1F, cdb.bit(1, 7), cdb.bit(1, 5));
@@ -217,7 +217,7 @@ impl Sanitize {
         // Tokens must not deliver content that is about to be erased.
         medium.tokens().cancel(EVERYTHING);
         assert!(!self.is_running(), "a second order is refused while one runs");
-        self.install_kept(State::Running(Sanitizing::new(method, exits)), keep).await?;
+        self.install_and_store(State::Running(SanitizeOperation::new(method, exits)), keep).await?;
         // Other commands are refused at once with the progress, and do not wait for the end.
         ticket.release_claims();
         // Started after the state is durable, so that a restart resumes the operation.
@@ -230,22 +230,26 @@ impl Sanitize {
     }
 
     /// EXIT FAILURE MODE: clears the failure, although the unit may still hold its old content.
-    async fn exit_failure_mode(&self, keep: impl AsyncFnOnce() -> Result<(), NotKept>) -> Result<Rope, Failure> {
+    async fn exit_failure_mode(&self, keep: impl AsyncFnOnce() -> Result<(), StoreError>) -> Result<Rope, Failure> {
         if self.state() != State::Idle {
-            self.install_kept(State::Idle, keep).await?;
+            self.install_and_store(State::Idle, keep).await?;
         }
         Ok(Rope::new())
     }
 
     /// Installs a state and persists it, or restores the previous one if that fails.
-    async fn install_kept(&self, state: State, keep: impl AsyncFnOnce() -> Result<(), NotKept>) -> Result<(), Failure> {
+    async fn install_and_store(
+        &self,
+        state: State,
+        keep: impl AsyncFnOnce() -> Result<(), StoreError>,
+    ) -> Result<(), Failure> {
         let before = self.state();
         // Installed before it is durable, so that `keep` stores it together with the other state.
         self.install(state);
         let kept = keep().await;
         kept.map_err(|why| {
             self.install(before);
-            keeping_failure(why)
+            store_failure(why)
         })
     }
 

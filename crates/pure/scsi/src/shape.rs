@@ -1,6 +1,6 @@
 //! Limits of a unit that CDBs are validated against and that VPD page B0h (Block Limits) announces.
 
-use crate::operation::Offered;
+use crate::operation::OptionalFeatures;
 
 /// Maximum number of blocks of one UNMAP, summed over its descriptors.
 pub(crate) const UNMAP_BLOCKS_MAX: u32 = 1 << 20;
@@ -44,8 +44,8 @@ impl Shape {
     }
 
     /// Features that select the supported rows of the table of operations.
-    pub(crate) fn offered(&self) -> Offered {
-        Offered {
+    pub(crate) fn optional_features(&self) -> OptionalFeatures {
+        OptionalFeatures {
             unmap: self.unmap,
             atomic: self.atomic_blocks_max > 0,
             sanitize: self.sanitize,

@@ -17,9 +17,9 @@ use std::task::{Context, Poll, Waker};
 pub(crate) const EVERYTHING: Extent = Extent { start: Lba(0), len: Blocks(u64::MAX) };
 /// Serialization slot for changes of persistent state (reservations, saved mode parameters). An extent behind every
 /// possible block, so that it contends with no I/O.
-pub(crate) const TURN: Extent = Extent { start: Lba(u64::MAX - 1), len: Blocks(1) };
+pub(crate) const PERSISTENT_STATE_SLOT: Extent = Extent { start: Lba(u64::MAX - 1), len: Blocks(1) };
 /// Serialization slot for changes of ALUA access states.
-pub(crate) const ACCESS_TURN: Extent = Extent { start: Lba(u64::MAX - 2), len: Blocks(1) };
+pub(crate) const ACCESS_STATE_SLOT: Extent = Extent { start: Lba(u64::MAX - 2), len: Blocks(1) };
 
 /// Tasks of one logical unit.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ struct Tasks {
     arrivals: u64,
     /// Number of tasks that may block others: ORDERED, HEAD OF QUEUE, or alone on their blocks. While it is zero, new
     /// tasks begin without a search.
-    restraining: usize,
+    may_block_count: usize,
     waiting: usize,
     /// Wakers of futures that await the end of tasks.
     watchers: Vec<Waker>,
@@ -57,7 +57,7 @@ pub(crate) struct Claim {
 
 /// Snapshot of a task for management views.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TaskStanding {
+pub struct TaskSnapshot {
     /// Nexus that issued the task.
     pub nexus: NexusId,
     /// Tag that the initiator assigned.
@@ -74,7 +74,7 @@ pub(crate) enum Aborted {
     /// No response: the own initiator aborted it, or TAS is zero.
     Unanswered,
     /// TASK ABORTED: another nexus or the owner aborted it, and TAS is one.
-    Told,
+    TaskAborted,
     /// COPY ABORTED: COPY OPERATION ABORT ended it. The transport still holds the command open, so its initiator awaits
     /// a response, and TASK ABORTED would invite hosts to restart the copy.
     Copy,
@@ -84,7 +84,7 @@ impl From<Aborted> for Failure {
     fn from(how: Aborted) -> Self {
         match how {
             Aborted::Unanswered => Status::Unanswered.into(),
-            Aborted::Told => Status::TaskAborted.into(),
+            Aborted::TaskAborted => Status::TaskAborted.into(),
             Aborted::Copy => {
                 Sense::new(SenseKey::CopyAborted, AdditionalSense::COMMANDS_CLEARED_BY_DEVICE_SERVER).into()
             }
@@ -120,49 +120,49 @@ impl TaskSet {
     ///
     /// *Errors*: `TaskSetFull`.
     pub(crate) fn enter(&self, claim: Claim) -> Result<TaskGuard<'_>, Status> {
-        // The limit applies to commands alone; the parts of copies and the owner use `enter_anyway`.
+        // The limit applies to commands alone; the parts of copies and the owner use `enter_unlimited`.
         if self.tasks.borrow().count() >= self.tasks_max {
             return Err(Status::TaskSetFull);
         }
-        Ok(self.enter_anyway(claim))
+        Ok(self.enter_unlimited(claim))
     }
 
     /// True when a SIMPLE task that completes synchronously may bypass the task set.
     pub(crate) fn permits_bypass(&self) -> bool {
         let tasks = self.tasks.borrow();
         // A synchronous task never occupies a place, but must not exceed the limit that others observe.
-        tasks.restraining == 0 && tasks.count() < self.tasks_max
+        tasks.may_block_count == 0 && tasks.count() < self.tasks_max
     }
 
     /// Adds a task without regard to the limit on their number.
-    pub(crate) fn enter_anyway(&self, claim: Claim) -> TaskGuard<'_> {
+    pub(crate) fn enter_unlimited(&self, claim: Claim) -> TaskGuard<'_> {
         let mut tasks = self.tasks.borrow_mut();
         let arrival = tasks.arrivals;
         tasks.arrivals += 1;
-        let restrains = claim.restrains();
+        let restrains = claim.may_block();
         // A part waits for a task elsewhere; if it could block others, two copies could block each other.
         assert!(!(claim.is_part && restrains), "a part of a copy holds no other task back");
         let mut task = Task { claim, arrival, begun: true, aborted: None, waker: None };
         // Common case: no task restrains another, so the search is skipped.
-        if restrains || tasks.restraining > 0 {
-            task.begun = !Restraints::of(&tasks).hold(&task, &tasks);
+        if restrains || tasks.may_block_count > 0 {
+            task.begun = !BlockingConditions::of(&tasks).blocks(&task, &tasks);
         }
-        tasks.restraining += usize::from(restrains);
+        tasks.may_block_count += usize::from(restrains);
         tasks.waiting += usize::from(!task.begun);
         TaskGuard { set: self, place: tasks.put(task) }
     }
 
     /// Acquires a serialization slot for the owner. The abort of all tasks does not end the wait.
-    pub(crate) async fn owner_turn(&self, place: Extent) -> TaskGuard<'_> {
-        assert!(place == TURN || place == ACCESS_TURN, "the owner does not wait for blocks");
+    pub(crate) async fn acquire_owner_slot(&self, place: Extent) -> TaskGuard<'_> {
+        assert!(place == PERSISTENT_STATE_SLOT || place == ACCESS_STATE_SLOT, "the owner does not wait for blocks");
         let attribute = TaskAttribute::Simple;
         let claim =
             // The highest nexus number is never assigned, so no abort of a nexus covers this task.
             Claim { nexus: NexusId(u64::MAX), tag: TaskTag(0), attribute, extent: place, alone: true, is_part: false };
-        let mut turn = self.enter_anyway(claim);
+        let mut turn = self.enter_unlimited(claim);
         // CLEAR TASK SET and resets abort every task, also this one. The owner is no initiator, so it enters again.
         while poll_fn(|cx| turn.poll_begun(cx)).await.is_err() {
-            turn = self.enter_anyway(claim);
+            turn = self.enter_unlimited(claim);
         }
         turn
     }
@@ -189,11 +189,11 @@ impl TaskSet {
     }
 
     /// Lists all tasks, in no particular order.
-    pub(crate) fn standing(&self) -> Vec<TaskStanding> {
+    pub(crate) fn snapshots(&self) -> Vec<TaskSnapshot> {
         let tasks = self.tasks.borrow();
         let standing = |task: &Task| {
             let Claim { nexus, tag, extent, .. } = task.claim;
-            TaskStanding { nexus, tag, extent, has_begun: task.begun }
+            TaskSnapshot { nexus, tag, extent, has_begun: task.begun }
         };
         tasks.places.iter().flatten().map(standing).collect()
     }
@@ -207,17 +207,17 @@ impl TaskSet {
     pub(crate) async fn ended(&self, affected: Affected) {
         // Later arrivals are excluded, so that the wait ends although new tasks keep coming.
         let before = self.tasks.borrow().arrivals;
-        self.gone(|task| task.arrival < before && affected.covers(&task.claim)).await;
+        self.wait_until_none(|task| task.arrival < before && affected.covers(&task.claim)).await;
     }
 
     /// Waits until every matching task that has begun by now has left.
     pub(crate) async fn begun_ended(&self, is_meant: impl Fn(&Claim) -> bool) {
         let before = self.tasks.borrow().arrivals;
-        self.gone(|task| task.arrival < before && task.begun && is_meant(&task.claim)).await;
+        self.wait_until_none(|task| task.arrival < before && task.begun && is_meant(&task.claim)).await;
     }
 
     /// Waits until no task matches `remains`.
-    async fn gone(&self, remains: impl Fn(&Task) -> bool) {
+    async fn wait_until_none(&self, remains: impl Fn(&Task) -> bool) {
         poll_fn(|cx| {
             let mut tasks = self.tasks.borrow_mut();
             if !tasks.places.iter().flatten().any(&remains) {
@@ -240,12 +240,12 @@ impl TaskSet {
             let task = tasks.at(place);
             assert!(task.begun, "a task that waits has nobody behind it to let pass");
             let claim = &mut task.claim;
-            let restrained = claim.restrains();
+            let restrained = claim.may_block();
             // An empty extent of a SIMPLE task restrains nothing, yet the task stays counted and can still be aborted.
             *claim = Claim { attribute: TaskAttribute::Simple, extent: Extent::default(), alone: false, ..*claim };
-            tasks.restraining -= usize::from(restrained);
+            tasks.may_block_count -= usize::from(restrained);
             if tasks.waiting > 0 {
-                tasks.begin_unrestrained(&mut wakers);
+                tasks.begin_unblocked(&mut wakers);
             }
         }
         wakers.into_iter().for_each(Waker::wake);
@@ -258,13 +258,13 @@ impl TaskSet {
             let task = tasks.take(place);
             // A task that was aborted while blocked leaves without having begun.
             tasks.waiting -= usize::from(!task.begun);
-            tasks.restraining -= usize::from(task.claim.restrains());
+            tasks.may_block_count -= usize::from(task.claim.may_block());
             let count = tasks.count();
-            assert!(tasks.waiting <= count && tasks.restraining <= count, "only tasks that are here are counted");
+            assert!(tasks.waiting <= count && tasks.may_block_count <= count, "only tasks that are here are counted");
             // Watchers are woken for every task that leaves; each evaluates its own condition again.
             wakers.append(&mut tasks.watchers);
             if tasks.waiting > 0 {
-                tasks.begin_unrestrained(&mut wakers);
+                tasks.begin_unblocked(&mut wakers);
             }
         }
         wakers.into_iter().for_each(Waker::wake);
@@ -300,11 +300,11 @@ impl Tasks {
         self.places[place].as_mut().expect("a ticket keeps its place")
     }
 
-    fn begin_unrestrained(&mut self, wakers: &mut Vec<Waker>) {
-        let restraints = Restraints::of(self);
+    fn begin_unblocked(&mut self, wakers: &mut Vec<Waker>) {
+        let restraints = BlockingConditions::of(self);
         for place in 0..self.places.len() {
             let Some(task) = &self.places[place] else { continue };
-            if task.begun || restraints.hold(task, self) {
+            if task.begun || restraints.blocks(task, self) {
                 continue;
             }
             let task = self.at(place);
@@ -318,14 +318,14 @@ impl Tasks {
 }
 
 /// Blocking conditions, gathered in one pass so that each blocked task is evaluated by comparison alone.
-struct Restraints {
+struct BlockingConditions {
     head_of_queue: bool,
     oldest: u64,
     oldest_ordered: u64,
     any_alone: bool,
 }
 
-impl Restraints {
+impl BlockingConditions {
     fn of(tasks: &Tasks) -> Self {
         let mut found = Self { head_of_queue: false, oldest: u64::MAX, oldest_ordered: u64::MAX, any_alone: false };
         for task in tasks.places.iter().flatten() {
@@ -341,7 +341,7 @@ impl Restraints {
     }
 
     /// True when `task`, which has not begun, is blocked.
-    fn hold(&self, task: &Task, tasks: &Tasks) -> bool {
+    fn blocks(&self, task: &Task, tasks: &Tasks) -> bool {
         let by_attribute = match task.claim.attribute {
             _ if task.claim.is_part => false,
             TaskAttribute::HeadOfQueue => false,
@@ -371,7 +371,7 @@ impl Tasks {
 }
 
 impl Claim {
-    fn restrains(&self) -> bool {
+    fn may_block(&self) -> bool {
         self.alone || matches!(self.attribute, TaskAttribute::Ordered | TaskAttribute::HeadOfQueue)
     }
 }

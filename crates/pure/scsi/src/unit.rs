@@ -1,8 +1,8 @@
 //! Logical unit: a block device as initiators address it, composed of the components of this crate.
 
-mod at_once;
 mod copied;
 mod execute;
+mod fast_path;
 mod owner;
 mod parameters;
 mod reservations;
@@ -10,14 +10,14 @@ mod tasks;
 
 use crate::alua::PortGroups;
 use crate::command::NexusId;
-use crate::copy::{Copies, Neighbours};
+use crate::copy::{Copies, CopyEnvironment};
 use crate::identity::{Identity, Options, Provisioning, TargetPort};
-use crate::keeper::{Keeper, NotKept, Persistence};
-use crate::kept::PersistentState;
 use crate::medium::Medium;
 use crate::mode::ModePages;
-use crate::nexus::Incoming;
+use crate::nexus::PendingDataCounter;
 use crate::nexus::{InitiatorPort, ItNexus, Nexuses};
+use crate::persistence::{Persistence, StateStore, StoreError};
+use crate::persistent_state::PersistentState;
 use crate::readiness::Readiness;
 use crate::reservation::Reservations;
 use crate::sanitize::{Sanitize, Sanitizer};
@@ -78,15 +78,15 @@ impl<D: BlockDevice> LogicalUnit<D> {
 
     /// Sets the `keeper`, which persists reservations and enumerates the target ports of the unit.
     #[must_use]
-    pub fn with_keeper(self, keeper: Rc<dyn Keeper>) -> Self {
+    pub fn with_state_store(self, keeper: Rc<dyn StateStore>) -> Self {
         Self { persistence: Persistence::by(keeper), ..self }
     }
 
     /// Sets the `neighbours`, which resolve the units that a nexus may copy from and to. Without them, no unit can be
     /// named in a third-party copy.
     #[must_use]
-    pub fn with_neighbours(self, neighbours: Rc<dyn Neighbours>) -> Self {
-        Self { copies: Copies::between(neighbours), ..self }
+    pub fn with_copy_environment(self, neighbours: Rc<dyn CopyEnvironment>) -> Self {
+        Self { copies: Copies::new(neighbours), ..self }
     }
 
     /// Sets the `sanitizer`, which carries out SANITIZE. Without one, SANITIZE is an unknown operation.
@@ -106,19 +106,19 @@ impl<D: BlockDevice> LogicalUnit<D> {
     /// Returns the state to [restore](Self::restore) in the unit that replaces this one within the same process. It
     /// includes registrations that do not survive power loss (APTPL is zero).
     pub fn state_for_handover(&self) -> PersistentState {
-        self.kept()
+        self.persistent_state()
     }
 
     /// Collects the persistent state as it is now.
-    fn kept(&self) -> PersistentState {
+    fn persistent_state(&self) -> PersistentState {
         let reservations = self.reservations.state().clone();
         PersistentState { reservations, sanitize: self.sanitize.state(), mode: self.mode.saved() }
     }
 
     /// Makes `kept` durable, where there is a keeper. The caller must hold the serialization slot
     /// [`TURN`](crate::task_set::TURN).
-    async fn keep(&self, kept: PersistentState) -> Result<(), NotKept> {
-        self.persistence.keep(kept.emit()).await
+    async fn store(&self, kept: PersistentState) -> Result<(), StoreError> {
+        self.persistence.store(kept.emit()).await
     }
 
     /// Returns the block device below the unit.
@@ -166,15 +166,15 @@ impl<D: BlockDevice> LogicalUnit<D> {
         let name = Rc::new(ItNexus::new(initiator, &port));
         // Registrations are bound to port names, so a new session of a registered initiator port is a registrant at
         // once.
-        let standing = self.reservations.standing(&name);
+        let standing = self.reservations.role(&name);
         self.nexuses.attach(nexus, name, port, standing);
     }
 
     /// Sets the counter of commands of `nexus` that await their data: an operation that clears tasks of the nexus
     /// clears these commands, too.
-    pub fn set_incoming(&self, nexus: NexusId, incoming: Arc<Incoming>) {
-        incoming.tell_block_bytes(self.medium.geometry().block_bytes);
-        self.nexuses.set_incoming(nexus, incoming);
+    pub fn set_pending_data(&self, nexus: NexusId, incoming: Arc<PendingDataCounter>) {
+        incoming.set_block_bytes(self.medium.geometry().block_bytes);
+        self.nexuses.set_pending_data(nexus, incoming);
     }
 
     /// Sets or lifts write protection for `nexus` alone.
@@ -196,8 +196,8 @@ impl<D: BlockDevice> LogicalUnit<D> {
     /// remains that could report a unit attention instead.
     pub fn withdraw(&self, nexus: NexusId) {
         // Commands that still await their data have not reached the task set, so they are cleared separately.
-        self.nexuses.clear_incoming(true, |one| one == nexus);
-        self.end_nexus(nexus, Aborted::Told);
+        self.nexuses.clear_pending_data(true, |one| one == nexus);
+        self.end_nexus(nexus, Aborted::TaskAborted);
     }
 
     fn end_nexus(&self, nexus: NexusId, how: Aborted) {

@@ -1,6 +1,6 @@
 //! Encoding of a trace file.
 
-use crate::{CHECKSUM_BYTES, COMMAND_BYTES, HEADER_BYTES, MAGIC, VERSION, place};
+use crate::{CHECKSUM_BYTES, COMMAND_BYTES, HEADER_BYTES, MAGIC, VERSION, sort_key};
 use model::{Traced, TracedCommand};
 
 /// Encodes `traced` as a file; its commands may be in any order.
@@ -8,7 +8,7 @@ use model::{Traced, TracedCommand};
 /// In the file they are ordered by start time, and within a nanosecond by number.
 #[must_use]
 pub fn emit(mut traced: Traced) -> Vec<u8> {
-    traced.commands.sort_by_key(place);
+    traced.commands.sort_by_key(sort_key);
     let names = names(&traced);
     let len = HEADER_BYTES + names.len() + traced.commands.len() * COMMAND_BYTES + CHECKSUM_BYTES;
     let mut file = Vec::with_capacity(len);

@@ -25,13 +25,13 @@ pub const COMMAND_BYTES: usize = 56;
 pub const CHECKSUM_BYTES: usize = 4;
 
 /// Sort key of a command: start time in nanoseconds since the start of the trace, then number.
-fn place(command: &model::TracedCommand) -> (u64, u64) {
+fn sort_key(command: &model::TracedCommand) -> (u64, u64) {
     (command.began_ns, command.number)
 }
 
 /// Reason why a file is not a valid trace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Flaw {
+pub enum TraceError {
     /// Foreign: it does not begin with the magic.
     #[error("it is no trace: it does not begin with \"BYTRACE\"")]
     Foreign,

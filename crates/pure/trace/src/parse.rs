@@ -1,33 +1,33 @@
 //! Parsing and validation of a trace file.
 
-use crate::{CHECKSUM_BYTES, COMMAND_BYTES, Flaw, HEADER_BYTES, MAGIC, VERSION, place};
+use crate::{CHECKSUM_BYTES, COMMAND_BYTES, HEADER_BYTES, MAGIC, TraceError, VERSION, sort_key};
 use model::{Traced, TracedCommand, VolumeName};
 
 /// Parses the trace in the file `bytes`; its commands are ordered by start time.
 ///
 /// *Errors*: the first flaw found. Nothing is trusted before the checksum was verified, and memory is bounded
 /// by the size of the file.
-pub fn parse(bytes: &[u8]) -> Result<Traced, Flaw> {
+pub fn parse(bytes: &[u8]) -> Result<Traced, TraceError> {
     let header = check_frame(bytes)?;
     let (front, commands) = split(bytes, header.front_bytes);
     let mut names = Names(front.get(HEADER_BYTES..).unwrap_or_default());
-    let volume: VolumeName = names.next().and_then(|name| name.parse().ok()).ok_or(Flaw::Names)?;
+    let volume: VolumeName = names.next().and_then(|name| name.parse().ok()).ok_or(TraceError::Names)?;
     let mut sessions = Vec::new();
     for _ in 0..header.sessions {
-        sessions.push(names.next().ok_or(Flaw::Names)?.to_owned());
+        sessions.push(names.next().ok_or(TraceError::Names)?.to_owned());
     }
     // The names must fill exactly the space between header and commands.
     if !names.0.is_empty() {
-        return Err(Flaw::Names);
+        return Err(TraceError::Names);
     }
     let Header { blocks, block_bytes, .. } = header;
     // The size in bytes must fit in 64 bits: readers multiply without a check.
     if blocks == 0 || block_bytes == 0 || blocks.checked_mul(block_bytes.into()).is_none() {
-        return Err(Flaw::Volume { blocks, block_bytes });
+        return Err(TraceError::Volume { blocks, block_bytes });
     }
     let commands: Vec<TracedCommand> = commands.chunks_exact(COMMAND_BYTES).filter_map(command).collect();
     check_commands(&commands, header.sessions)?;
-    let [overwritten, unended, begun_unix_ns, span_ns] = header.told;
+    let [overwritten, unended, begun_unix_ns, span_ns] = header.summary;
     Ok(Traced { volume, block_bytes, blocks, begun_unix_ns, span_ns, overwritten, unended, sessions, commands })
 }
 
@@ -35,33 +35,33 @@ struct Header {
     /// Length of the header with its names in bytes.
     front_bytes: usize,
     /// Numbers of overwritten and unfinished commands, start time and duration.
-    told: [u64; 4],
+    summary: [u64; 4],
     blocks: u64,
     block_bytes: u32,
     sessions: u32,
 }
 
 /// Parses the header of a file whose length and checksum are right.
-fn check_frame(bytes: &[u8]) -> Result<Header, Flaw> {
+fn check_frame(bytes: &[u8]) -> Result<Header, TraceError> {
     let (has, mut fields) = (bytes.len() as u64, Fields(bytes));
     // The true length is unknown while the header is incomplete: at least one byte more.
-    let short = Flaw::Short { has, needs: has.saturating_add(1) };
+    let short = TraceError::Short { has, needs: has.saturating_add(1) };
     match fields.bytes::<8>() {
         Some(MAGIC) => {}
         // A beginning of the magic is a truncated trace rather than a foreign file.
         None if !bytes.is_empty() && MAGIC.starts_with(bytes) => return Err(short),
-        _ => return Err(Flaw::Foreign),
+        _ => return Err(TraceError::Foreign),
     }
     let header = (|| {
         let (version, front_bytes, commands) = (fields.u32()?, fields.u32()?, fields.u64()?);
         let told = [fields.u64()?, fields.u64()?, fields.u64()?, fields.u64()?];
         let (blocks, block_bytes, sessions) = (fields.u64()?, fields.u32()?, fields.u32()?);
         let front_bytes = usize::try_from(front_bytes).ok()?;
-        Some((version, commands, Header { front_bytes, told, blocks, block_bytes, sessions }))
+        Some((version, commands, Header { front_bytes, summary: told, blocks, block_bytes, sessions }))
     })();
     // The version is at the same offset in all formats, so it is checked even when the rest cannot be read.
     if let Some(version) = Fields(bytes.get(MAGIC.len()..).unwrap_or_default()).u32().filter(|&it| it != VERSION) {
-        return Err(Flaw::Version(version));
+        return Err(TraceError::Version(version));
     }
     let Some((_, commands, header)) = header else { return Err(short) };
     let ends = (header.front_bytes + CHECKSUM_BYTES) as u64;
@@ -69,18 +69,18 @@ fn check_frame(bytes: &[u8]) -> Result<Header, Flaw> {
     let needs = commands.checked_mul(COMMAND_BYTES as u64).and_then(|bytes| bytes.checked_add(ends));
     let needs = needs.unwrap_or(u64::MAX);
     if has < needs {
-        return Err(Flaw::Short { has, needs });
+        return Err(TraceError::Short { has, needs });
     }
     if has > needs {
-        return Err(Flaw::Long { has, needs });
+        return Err(TraceError::Long { has, needs });
     }
     // Only after the length was checked: a truncated file is reported as such, not as damaged.
     let (summed, sum) = split(bytes, bytes.len().saturating_sub(CHECKSUM_BYTES));
     if sum != simd::crc32c::crc32c(summed).to_le_bytes() {
-        return Err(Flaw::Checksum);
+        return Err(TraceError::Checksum);
     }
     if header.front_bytes < HEADER_BYTES {
-        return Err(Flaw::Names);
+        return Err(TraceError::Names);
     }
     Ok(header)
 }
@@ -89,14 +89,14 @@ fn split(bytes: &[u8], at: usize) -> (&[u8], &[u8]) {
     bytes.split_at_checked(at).unwrap_or((bytes, &[]))
 }
 
-fn check_commands(commands: &[TracedCommand], sessions: u32) -> Result<(), Flaw> {
+fn check_commands(commands: &[TracedCommand], sessions: u32) -> Result<(), TraceError> {
     if let Some(stray) = commands.iter().find(|command| command.session >= sessions) {
-        return Err(Flaw::Session { command: stray.number, session: stray.session });
+        return Err(TraceError::Session { command: stray.number, session: stray.session });
     }
     // Readers rely on the order, for instance to replay with the recorded timing.
-    let falls = |pair: &&[TracedCommand]| matches!(pair, [before, behind] if place(behind) < place(before));
+    let falls = |pair: &&[TracedCommand]| matches!(pair, [before, behind] if sort_key(behind) < sort_key(before));
     match commands.windows(2).find(falls) {
-        Some([_, behind]) => Err(Flaw::Order { command: behind.number }),
+        Some([_, behind]) => Err(TraceError::Order { command: behind.number }),
         _ => Ok(()),
     }
 }

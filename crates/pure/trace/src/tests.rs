@@ -1,4 +1,4 @@
-use crate::{CHECKSUM_BYTES, COMMAND_BYTES, Flaw, HEADER_BYTES, emit, parse};
+use crate::{CHECKSUM_BYTES, COMMAND_BYTES, HEADER_BYTES, TraceError, emit, parse};
 use model::{Traced, TracedCommand};
 use proptest::prelude::*;
 
@@ -63,13 +63,13 @@ fn file_of_format_1_is_read() {
 #[test]
 fn file_that_is_cut_off_anywhere_is_refused() {
     let file = emit(traced(vec![command(1, 10, 0), command(2, 11, 1)]));
-    assert_eq!(parse(&[]), Err(Flaw::Foreign));
+    assert_eq!(parse(&[]), Err(TraceError::Foreign));
     for len in 1..file.len() {
         let flaw = parse(&file[..len]).unwrap_err();
-        assert!(matches!(flaw, Flaw::Short { has, needs } if has == len as u64 && needs > has), "{len}: {flaw}");
+        assert!(matches!(flaw, TraceError::Short { has, needs } if has == len as u64 && needs > has), "{len}: {flaw}");
     }
     let longer = [file.as_slice(), &[0]].concat();
-    assert!(matches!(parse(&longer), Err(Flaw::Long { .. })));
+    assert!(matches!(parse(&longer), Err(TraceError::Long { .. })));
 }
 
 #[test]
@@ -86,21 +86,21 @@ fn file_with_any_bit_changed_is_refused() {
 fn file_that_is_wrong_says_what_is() {
     let file = emit(traced(vec![command(1, 10, 0), command(2, 11, 1)]));
     let first = file.len() - CHECKSUM_BYTES - 2 * COMMAND_BYTES;
-    assert_eq!(parse(b"\x0a\x0d\x0d\x0a a pcapng file of some length"), Err(Flaw::Foreign));
-    assert_eq!(parse(&patched(file.clone(), 8, &[2, 0, 0, 0])), Err(Flaw::Version(2)));
+    assert_eq!(parse(b"\x0a\x0d\x0d\x0a a pcapng file of some length"), Err(TraceError::Foreign));
+    assert_eq!(parse(&patched(file.clone(), 8, &[2, 0, 0, 0])), Err(TraceError::Version(2)));
     let absurd = parse(&patched(file.clone(), 16, &[0xff; 8]));
-    assert!(matches!(absurd, Err(Flaw::Short { needs: u64::MAX, .. })), "{absurd:?}");
-    assert_eq!(parse(&patched(file.clone(), 68, &[0xff; 4])), Err(Flaw::Names));
-    assert_eq!(parse(&patched(file.clone(), 72, &[0xff, 0xff])), Err(Flaw::Names));
-    assert_eq!(parse(&patched(file.clone(), 64, &[0; 4])), Err(Flaw::Volume { blocks: 2048, block_bytes: 0 }));
-    assert_eq!(parse(&patched(file.clone(), first + 40, &[2])), Err(Flaw::Session { command: 1, session: 2 }));
-    assert_eq!(parse(&patched(file.clone(), first + 8, &[99])), Err(Flaw::Order { command: 2 }));
+    assert!(matches!(absurd, Err(TraceError::Short { needs: u64::MAX, .. })), "{absurd:?}");
+    assert_eq!(parse(&patched(file.clone(), 68, &[0xff; 4])), Err(TraceError::Names));
+    assert_eq!(parse(&patched(file.clone(), 72, &[0xff, 0xff])), Err(TraceError::Names));
+    assert_eq!(parse(&patched(file.clone(), 64, &[0; 4])), Err(TraceError::Volume { blocks: 2048, block_bytes: 0 }));
+    assert_eq!(parse(&patched(file.clone(), first + 40, &[2])), Err(TraceError::Session { command: 1, session: 2 }));
+    assert_eq!(parse(&patched(file.clone(), first + 8, &[99])), Err(TraceError::Order { command: 2 }));
     let same_time = patched(file.clone(), first + 8, &[11]);
     assert!(parse(&same_time).is_ok(), "of one nanosecond, in the order of their numbers");
-    assert_eq!(parse(&patched(same_time, first, &[3])), Err(Flaw::Order { command: 2 }));
+    assert_eq!(parse(&patched(same_time, first, &[3])), Err(TraceError::Order { command: 2 }));
     let mut damaged = file;
     damaged[first + 30] ^= 1;
-    assert_eq!(parse(&damaged), Err(Flaw::Checksum));
+    assert_eq!(parse(&damaged), Err(TraceError::Checksum));
 }
 
 proptest! {

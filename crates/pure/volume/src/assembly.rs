@@ -1,7 +1,7 @@
 //! Pool assembly: groups probed disks into pools and decides which members are up to date.
 //!
 //! Implements the decision tables of `docs/on-disk.md`, *Finding a pool again*, as a pure function; called for
-//! every import and at daemon start. It never reads or writes a disk: probes go in, a [`Survey`] comes out.
+//! every import and at daemon start. It never reads or writes a disk: probes go in, an [`Assembly`] comes out.
 
 mod damage;
 pub(crate) mod parts;
@@ -19,9 +19,9 @@ use uuid::Uuid;
 
 /// Result of assembling a set of probed disks.
 #[derive(Clone, Debug)]
-pub struct Survey {
+pub struct Assembly {
     /// Pools found, ordered by UUID.
-    pub pools: Vec<FoundPool>,
+    pub pools: Vec<AssembledPool>,
     /// Disks that belong to no pool found, by index among the probes, with the reason.
     pub refused: Vec<(usize, DiskRefusal)>,
     /// Pools with disks present but no readable catalog on any of them.
@@ -41,13 +41,13 @@ pub struct UnreadablePool {
 
 /// Pool reconstructed from the metadata on its disks.
 #[derive(Clone, Debug)]
-pub struct FoundPool {
+pub struct AssembledPool {
     /// Newest catalog.
     pub catalog: Rc<Catalog>,
     /// Generation of that catalog.
     pub generation: u64,
     /// Groups, in catalog order.
-    pub groups: Vec<FoundGroup>,
+    pub groups: Vec<AssembledGroup>,
     /// Reason why the pool must not be opened; none when nothing forbids it.
     pub refusal: Option<PoolRefusal>,
     /// Encoded bytes of the newest catalog.
@@ -61,21 +61,21 @@ pub struct FoundPool {
     /// Damaged metadata of participating members.
     damage: Vec<Damage>,
     /// Parts of a split pool, the one with the newest commit first; empty where the pool is not split.
-    pub parts: Vec<FoundPart>,
+    pub parts: Vec<SplitPart>,
     /// Highest generation on disks that are not trusted, where it is not older than the pool's own. Opening
     /// commits past it.
-    pub(crate) outlives: Option<u64>,
+    pub(crate) overtake_to: Option<u64>,
     /// True when an operator has discarded the other parts of a split pool.
-    pub(crate) gives_up_others: bool,
+    pub(crate) discards_other_parts: bool,
     /// True when the next opening announces writes.
     pub(crate) announces_writes: bool,
     /// Epoch that the next claim must exceed.
-    pub(crate) claims_above: u64,
+    pub(crate) highest_known_epoch: u64,
 }
 
 /// Part of a split pool: disks that were written without the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FoundPart {
+pub struct SplitPart {
     /// Indices of its disks among the probes.
     pub probes: Vec<usize>,
     /// Generation of its newest commit.
@@ -86,11 +86,11 @@ pub struct FoundPart {
 }
 
 /// Maximum number of commits by which a pool is brought past its other parts.
-pub const OUTLIVE_MAX: u64 = 1 << 16;
+pub const OVERTAKE_MAX: u64 = 1 << 16;
 
 /// Member positions of one group.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FoundGroup {
+pub struct AssembledGroup {
     /// One position for each member in the catalog.
     pub positions: Vec<Position>,
 }
@@ -103,7 +103,7 @@ pub struct Position {
     /// Index among the probes when the disk was found; its standing tells whether it can be used.
     pub probe: Option<usize>,
     /// State of the disk, as judged by the decision table.
-    pub standing: DiskState,
+    pub state: DiskState,
 }
 
 /// State of the disk at a position.
@@ -184,7 +184,7 @@ pub enum PoolRefusal {
     Destroyed(String),
     /// Disk found twice, both copies equally new.
     #[error("disk {0} of the pool was found twice, and both are as new; detach the copy")]
-    Twins(Uuid),
+    DuplicateDisk(Uuid),
     /// Split: two parts of the pool were written without each other.
     #[error(
         "the pool was used in two parts without each other: disk {ours} went on when {theirs} was away, and the other \
@@ -236,13 +236,13 @@ pub enum PoolRefusal {
 
 /// Assembles the pools on the probed disks; the order and names of the disks do not matter.
 #[must_use]
-pub fn assemble(probes: &[Probe]) -> Survey {
-    let mut survey = Survey { pools: Vec::new(), refused: Vec::new(), unreadable: Vec::new() };
+pub fn assemble(probes: &[Probe]) -> Assembly {
+    let mut survey = Assembly { pools: Vec::new(), refused: Vec::new(), unreadable: Vec::new() };
     let mut by_pool: BTreeMap<Uuid, Vec<Candidate<'_>>> = BTreeMap::new();
     for (index, probe) in probes.iter().enumerate() {
-        match judge_alone(probe) {
+        match classify_disk(probe) {
             Ok(member) => {
-                let candidate = Candidate { index, blocks: probe.blocks, member, disbelieved: 0 };
+                let candidate = Candidate { index, blocks: probe.blocks, member, ignored_catalogs: 0 };
                 by_pool.entry(member.label.pool).or_default().push(candidate);
             }
             Err(refusal) => survey.refused.push((index, refusal)),
@@ -250,7 +250,7 @@ pub fn assemble(probes: &[Probe]) -> Survey {
     }
     // Each pool is decided by itself: disks of one pool never influence another.
     for candidates in by_pool.into_values() {
-        gather(candidates, &mut survey);
+        assemble_pool(candidates, &mut survey);
     }
     // A pool with disks of a newer format is refused whole: assembled without them it would look as if they had
     // failed.
@@ -273,13 +273,13 @@ struct Candidate<'a> {
     blocks: Blocks,
     member: &'a Member,
     /// Number of its catalogs, from the newest on, that no commit can have written; they are ignored.
-    disbelieved: usize,
+    ignored_catalogs: usize,
 }
 
 impl<'a> Candidate<'a> {
     /// Returns the trusted catalogs, newest first.
     fn catalogs(&self) -> &'a [FoundCatalog] {
-        self.member.catalogs.get(self.disbelieved..).unwrap_or_default()
+        self.member.catalogs.get(self.ignored_catalogs..).unwrap_or_default()
     }
 
     fn disk(&self) -> Uuid {
@@ -311,7 +311,7 @@ impl<'a> Candidate<'a> {
 }
 
 /// Classifies one disk by itself, before disks are compared.
-fn judge_alone(probe: &Probe) -> Result<&Member, DiskRefusal> {
+fn classify_disk(probe: &Probe) -> Result<&Member, DiskRefusal> {
     match &probe.contents {
         Contents::Blank => Err(DiskRefusal::Blank),
         Contents::Foreign(what) => Err(DiskRefusal::Foreign(what)),
@@ -323,9 +323,9 @@ fn judge_alone(probe: &Probe) -> Result<&Member, DiskRefusal> {
 }
 
 /// Assembles the pool of `candidates`, which all have its label, and adds the result to `survey`.
-fn gather(candidates: Vec<Candidate<'_>>, survey: &mut Survey) {
-    let (mut candidates, twins) = single_out(candidates, &mut survey.refused);
-    damage::disbelieve(&mut candidates);
+fn assemble_pool(candidates: Vec<Candidate<'_>>, survey: &mut Assembly) {
+    let (mut candidates, twins) = deduplicate(candidates, &mut survey.refused);
+    damage::ignore_impossible(&mut candidates);
     // The newest commit wins, unless it belongs to a part that was only opened while another part was written.
     let Some(newest) = choose_commit(&candidates).map(|newest| parts::written(newest, &candidates)) else {
         if let Some(first) = candidates.first() {
@@ -348,25 +348,25 @@ fn gather(candidates: Vec<Candidate<'_>>, survey: &mut Survey) {
         let candidate = candidates.iter().find(|candidate| candidate.disk() == record.disk);
         // The members of a missing log group failed together and nothing was written since, so a disk that
         // holds the commit before that one is current.
-        let away = catalog.log_away_since().filter(|since| group.role == GroupRole::Log && record.since == *since);
+        let away = catalog.log_missing_since().filter(|since| group.role == GroupRole::Log && record.since == *since);
         let standing = match away.filter(|_| record.state == MemberState::Missing) {
-            Some(since) => standing(
+            Some(since) => disk_state(
                 &MemberRecord { state: MemberState::InService, ..*record },
                 candidate,
                 since - 1,
                 group.protected,
             ),
-            None => standing(record, candidate, newest.generation, group.protected),
+            None => disk_state(record, candidate, newest.generation, group.protected),
         };
         // Of a missing log, only disks in their state from before it went missing are current; all others count
         // as failed.
         let standing = if away.is_some() && standing != DiskState::Current { DiskState::Failed } else { standing };
-        Position { disk: record.disk, probe: candidate.map(|candidate| candidate.index), standing }
+        Position { disk: record.disk, probe: candidate.map(|candidate| candidate.index), state: standing }
     };
     let groups = catalog
         .groups
         .iter()
-        .map(|group| FoundGroup { positions: group.members.iter().map(|record| place(group, record)).collect() });
+        .map(|group| AssembledGroup { positions: group.members.iter().map(|record| place(group, record)).collect() });
     let commit = (newest.generation, newest.checksum);
     // Lists every disk with the label; opening writes only to those whose standing takes part.
     let behind = candidates.iter().map(|candidate| (candidate.disk(), candidate.slots_without(commit)));
@@ -377,7 +377,7 @@ fn gather(candidates: Vec<Candidate<'_>>, survey: &mut Survey) {
     // A pool that was released had no commit in flight, so a damaged slot is real damage; see
     // `damage::of_candidates`.
     let is_released = cluster::newest(&marks).is_some_and(|owner| owner.released);
-    survey.pools.push(FoundPool {
+    survey.pools.push(AssembledPool {
         groups: groups.collect(),
         generation: newest.generation,
         body: newest.body.clone(),
@@ -387,17 +387,17 @@ fn gather(candidates: Vec<Candidate<'_>>, survey: &mut Survey) {
         damage: damage::of_candidates(&catalog, &candidates, is_released),
         refusal: refusal(&catalog, newest, &candidates, &twins),
         parts: parts::of(newest, &candidates),
-        outlives: candidates.iter().filter_map(Candidate::generation).max().filter(|max| *max > newest.generation),
-        gives_up_others: false,
+        overtake_to: candidates.iter().filter_map(Candidate::generation).max().filter(|max| *max > newest.generation),
+        discards_other_parts: false,
         announces_writes: false,
-        claims_above: 0,
+        highest_known_epoch: 0,
         catalog,
     });
 }
 
 /// Picks the newest copy of each disk UUID. Where two copies are equally new, both are refused and the UUID is
 /// returned as a twin.
-fn single_out<'a>(
+fn deduplicate<'a>(
     candidates: Vec<Candidate<'a>>,
     refused: &mut Vec<(usize, DiskRefusal)>,
 ) -> (Vec<Candidate<'a>>, Vec<Uuid>) {
@@ -446,7 +446,7 @@ fn is_everywhere(found: &FoundCatalog, candidates: &[Candidate<'_>]) -> bool {
 ///
 /// In a `protected` group the redo log's anchor tells how old a disk is, so a disk without an intact catalog is
 /// not stale by that alone.
-fn standing(record: &MemberRecord, candidate: Option<&Candidate<'_>>, newest: u64, protected: bool) -> DiskState {
+fn disk_state(record: &MemberRecord, candidate: Option<&Candidate<'_>>, newest: u64, protected: bool) -> DiskState {
     let Some(candidate) = candidate else {
         return if record.state.takes_part() { DiskState::Missing } else { DiskState::Failed };
     };
@@ -486,12 +486,12 @@ fn refusal(
     // A twin of a failed or removed member does no harm: the pool does not read it.
     let takes_part = |disk: &Uuid| catalog.member(*disk).is_some_and(|member| member.state.takes_part());
     if let Some(twin) = twins.iter().find(|disk| takes_part(disk)) {
-        return Some(PoolRefusal::Twins(*twin));
+        return Some(PoolRefusal::DuplicateDisk(*twin));
     }
     candidates.iter().find_map(|candidate| parts::split(newest, candidate))
 }
 
-impl FoundPool {
+impl AssembledPool {
     /// True when nothing was written to the pool since it was opened without some of its members.
     #[must_use]
     pub fn is_unwritten(&self) -> bool {
@@ -505,13 +505,13 @@ impl FoundPool {
 
     /// Sets the epoch that the next claim must exceed, where disks that are not among the probes have marks up
     /// to it.
-    pub fn claim_above(&mut self, epoch: u64) {
-        self.claims_above = epoch;
+    pub fn set_highest_known_epoch(&mut self, epoch: u64) {
+        self.highest_known_epoch = epoch;
     }
 
     /// Keeps this part of a split pool and discards the others, whose newest commit is `others`.
     pub fn discard_other_parts(&mut self, others: u64) {
-        (self.outlives, self.gives_up_others) = (Some(others.max(self.generation)), true);
+        (self.overtake_to, self.discards_other_parts) = (Some(others.max(self.generation)), true);
     }
 
     /// Admits the pool when nothing forbids opening it and every data group has enough members.
@@ -522,7 +522,7 @@ impl FoundPool {
         self.admit_without(|_| false, tolerates)
     }
 
-    /// As [`FoundPool::admit`], treating the disks for which `out` is true as missing.
+    /// As [`AssembledPool::admit`], treating the disks for which `out` is true as missing.
     pub(crate) fn admit_without(
         &self,
         out: impl Fn(Uuid) -> bool,
@@ -538,7 +538,7 @@ impl FoundPool {
                 continue;
             }
             // A member being rebuilt counts as absent: its content is valid only below its front.
-            let is_there = |position: &Position| position.standing == DiskState::Current && !out(position.disk);
+            let is_there = |position: &Position| position.state == DiskState::Current && !out(position.disk);
             let present: Vec<bool> = found.positions.iter().map(is_there).collect();
             if !tolerates(record, &present) {
                 return Err(PoolRefusal::Incomplete {
@@ -557,7 +557,7 @@ impl FoundPool {
     pub fn lacks_log(&self) -> bool {
         let groups = self.catalog.groups.iter().zip(&self.groups);
         let mut log = groups.filter(|(record, _)| record.role == GroupRole::Log);
-        log.any(|(_, found)| found.positions.iter().all(|position| position.standing != DiskState::Current))
+        log.any(|(_, found)| found.positions.iter().all(|position| position.state != DiskState::Current))
     }
 
     /// Returns the participating members that were not found or cannot be trusted.
@@ -565,7 +565,7 @@ impl FoundPool {
     /// Such a disk may have been used without this node since, so each one is reported to the operator.
     pub fn lost(&self) -> impl Iterator<Item = &Position> {
         let positions = self.groups.iter().flat_map(|group| &group.positions);
-        positions.filter(|position| !position.standing.takes_part() && position.standing != DiskState::Failed)
+        positions.filter(|position| !position.state.takes_part() && position.state != DiskState::Failed)
     }
 }
 

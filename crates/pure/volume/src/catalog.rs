@@ -20,8 +20,8 @@ mod written;
 
 pub use copies::{CopyRecord, SOURCE_BYTES_MAX};
 pub use family::{
-    BranchRecord, DEAD_RANGES_MAX, DEPTH_MAX, DeadRange, FamilyRecord, GRANULE_BYTES, LOCKED_FOR_EVER, META_RUNS_MAX,
-    Parent, SNAPSHOTS_MAX, SlabRun, SnapshotRecord,
+    BranchRecord, DEAD_RANGES_MAX, DEPTH_MAX, DeadRange, FamilyRecord, GRANULE_BYTES, LOCKED_PERMANENTLY,
+    META_RUNS_MAX, Parent, SNAPSHOTS_MAX, SlabRun, SnapshotRecord,
 };
 pub(crate) use family_check::{BRANCHES_MADE_MAX, LOG_BLOCKS_MIN};
 pub(crate) use family_wire::RUN_BYTES;

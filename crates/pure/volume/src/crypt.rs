@@ -15,7 +15,7 @@ use std::rc::Rc;
 
 /// Encryption state of a family's data.
 #[derive(Clone, Debug, Default)]
-pub(crate) enum Cover {
+pub(crate) enum Encryption {
     /// Not encrypted.
     #[default]
     Plain,
@@ -29,15 +29,15 @@ pub(crate) enum Cover {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Locked;
 
-impl Cover {
+impl Encryption {
     /// Decrypts data read from block `first` of `group` on.
-    pub(crate) fn lift(&self, group: u16, first: u64, read: Rope) -> Result<Rope, Locked> {
+    pub(crate) fn decrypt(&self, group: u16, first: u64, read: Rope) -> Result<Rope, Locked> {
         match self {
             Self::Plain => Ok(read),
             Self::Locked => Err(Locked),
             Self::Keyed(cipher) => {
                 // Decrypted in place where the buffer is not shared.
-                let mut data = read.into_view().thaw();
+                let mut data = read.into_view().into_buf();
                 cipher.decrypt(group, first, &mut data);
                 Ok(data.into())
             }
@@ -45,12 +45,12 @@ impl Cover {
     }
 
     /// Encrypts data to be written from block `first` of `group` on.
-    pub(crate) fn lay(&self, group: u16, first: u64, data: View) -> Result<View, Locked> {
+    pub(crate) fn encrypt(&self, group: u16, first: u64, data: View) -> Result<View, Locked> {
         match self {
             Self::Plain => Ok(data),
             Self::Locked => Err(Locked),
             Self::Keyed(cipher) => {
-                let mut data = data.thaw();
+                let mut data = data.into_buf();
                 cipher.encrypt(group, first, &mut data);
                 Ok(data.freeze())
             }

@@ -3,7 +3,7 @@
 use crate::assembly::PoolRefusal;
 use crate::crypt::KeyError;
 use crate::layout::DISK_BYTES_MIN;
-use crate::owner::Loss;
+use crate::owner::FenceReason;
 use block::{IoError, in_units};
 use uuid::Uuid;
 
@@ -159,7 +159,7 @@ pub enum PoolError {
     },
     /// Snapshot whose clone is not completely deleted yet.
     #[error("the snapshot \"{0}\" is the origin of a volume that is being deleted; wait until that has ended")]
-    CloneGoing(String),
+    CloneDeleting(String),
     /// Deletion of a volume with snapshots.
     #[error("the volume has {0} snapshots; delete them first")]
     HasSnapshots(usize),
@@ -229,7 +229,7 @@ pub enum PoolError {
     HasVolumes(usize),
     /// Another group being added or removed.
     #[error("another group of the pool is being added or removed; try again when that is done")]
-    Regrouping,
+    MembershipChanging,
     /// Disk of a new group that did not take a commit.
     #[error("disk {0} could not be written, so its group was not added")]
     NotReached(Uuid),
@@ -253,5 +253,5 @@ pub enum PoolError {
     },
     /// Pool lost to another owner.
     #[error("{0}; this node has stopped using the pool")]
-    Fenced(Loss),
+    Fenced(FenceReason),
 }

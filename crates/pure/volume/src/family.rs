@@ -13,27 +13,27 @@ mod commit;
 mod data;
 mod discard;
 mod dump;
-mod eras;
+mod epoch_reclaim;
 mod error;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod granules;
 mod head;
-mod holders;
-mod layers;
-mod lineage;
 mod lookup;
 mod meta;
 mod open;
+mod overlay;
 mod page_cache;
 mod page_space;
 mod parts;
 mod places;
 pub(crate) mod plan;
 mod read;
-mod remains;
 mod repair;
+mod reverse_lookup;
+mod salvage;
 mod space;
+mod visibility;
 mod write;
 
 pub(crate) use branch::Branch;
@@ -41,10 +41,10 @@ pub(crate) use check::ConsistencyCheck;
 pub(crate) use dump::dump;
 pub(crate) use error::MapError;
 pub(crate) use granules::Allocation;
-pub(crate) use holders::HolderSearch;
 pub(crate) use page_cache::PageCache;
-pub(crate) use remains::Remains;
 pub(crate) use repair::Repair;
+pub(crate) use reverse_lookup::ReverseLookup;
+pub(crate) use salvage::Salvage;
 
 use crate::catalog::{BranchRecord, DeadRange};
 use crate::maplog::Record;
@@ -55,8 +55,8 @@ use block::BlockDevice;
 use branch::Branches;
 use data::Data;
 use head::Head;
-use layers::Layers;
 use meta::Meta;
+use overlay::MapOverlay;
 use shard::{RangeLocks, SingleFlight};
 use space::Space;
 use std::cell::{Cell, RefCell};
@@ -111,7 +111,7 @@ pub(crate) struct Family<D, G> {
     meta: Meta<D, G>,
     head: RefCell<Head>,
     formatted: Cell<bool>,
-    layers: RefCell<Layers>,
+    overlay: RefCell<MapOverlay>,
     root: Cell<Option<Root>>,
     log: RefCell<Log>,
     /// Upper bound of keys that the layers add to the tree: by changes since the last checkpoint started, and
@@ -124,11 +124,11 @@ pub(crate) struct Family<D, G> {
     /// Era in which the last checkpoint gave up the pages that it replaced.
     pages_era: Cell<Option<u64>>,
     /// Lock that serializes background work and checks of the whole map.
-    pub(crate) care: RangeLocks,
+    pub(crate) maintenance_lock: RangeLocks,
     commits: SingleFlight<MapError>,
     checkpoints: SingleFlight<MapError>,
     /// First error that stopped writes to the family permanently.
-    stopped: Cell<Option<MapError>>,
+    failure: Cell<Option<MapError>>,
     /// True while changes are in no log because it could not be written.
     is_log_lost: Cell<bool>,
     /// True when a write of the next head failed, so that it may or may not be on the disks.
@@ -148,7 +148,7 @@ struct Log {
     /// Changes not logged yet.
     pending: Vec<Record>,
     /// Serial number ranges of changes that must survive a crash together, where there are several.
-    whole: Vec<Range<u64>>,
+    atomic_ranges: Vec<Range<u64>>,
     /// Places freed by the pending changes.
     freed: Vec<GranuleAddress>,
 }
@@ -164,13 +164,13 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     }
 
     /// Records that `change` of the catalog must be committed before any newer change of the map.
-    pub(crate) fn need(&self, change: Change) {
-        self.space.need(change);
+    pub(crate) fn require_commit(&self, change: Change) {
+        self.space.require_commit(change);
     }
 
     /// Takes branches, epochs, snapshots and roll-backs from the catalog.
     pub(crate) fn follow_catalog(&self) {
-        self.shared.store.look(|catalog| {
+        self.shared.store.with_catalog(|catalog| {
             if let Some(record) = catalog.family(self.id) {
                 self.branches.follow(&record.branches);
             }
@@ -185,14 +185,14 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     }
 
     /// Error that stopped writes to the family permanently, if any.
-    pub(crate) fn stopped(&self) -> Option<MapError> {
-        self.stopped.get()
+    pub(crate) fn failure(&self) -> Option<MapError> {
+        self.failure.get()
     }
 
     /// Stops all changes of the map; the first error is kept.
-    fn stop(&self, error: MapError) {
+    fn fail_permanently(&self, error: MapError) {
         // Later errors are usually consequences of the first.
-        self.stopped.set(self.stopped.get().or(Some(error)));
+        self.failure.set(self.failure.get().or(Some(error)));
     }
 }
 
@@ -209,5 +209,5 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
 pub(crate) fn needed_ranges(dead: &[DeadRange], record: &BranchRecord) -> Vec<DeadRange> {
     // The volume itself looks from the newest epoch, whichever number that has.
     let viewers: Vec<u64> = record.snapshots.iter().map(|snapshot| snapshot.epoch).chain([u64::MAX]).collect();
-    lineage::needed(dead, &viewers)
+    visibility::reachable_ranges(dead, &viewers)
 }

@@ -4,7 +4,7 @@
 //! one flush. Whatever changes later is in the catalog slots.
 
 use crate::layout::{BLOCK_BYTES, DATA_START, SLOT_STARTS, data_area};
-use block::sealed::{Format, NotSealed};
+use block::frame::{Format, FrameError};
 use block::{Blocks, Extent};
 use uuid::Uuid;
 use zerocopy::little_endian::U64;
@@ -81,7 +81,7 @@ pub struct Label {
 
 /// Reason why a block is not a usable label.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoLabel {
+pub enum LabelError {
     /// No label.
     #[error("there is no label")]
     Absent,
@@ -152,19 +152,19 @@ impl Label {
     /// Parses the label in `block`.
     ///
     /// *Shape*: one block of 4096 bytes; any other length holds no label.
-    pub fn parse(block: &[u8]) -> Result<Self, NoLabel> {
+    pub fn parse(block: &[u8]) -> Result<Self, LabelError> {
         let (wire, version) = FORMAT.parse_any_version::<Wire>(block).map_err(|not| match not {
-            NotSealed::Damaged => NoLabel::Damaged,
-            _ => NoLabel::Absent,
+            FrameError::Damaged => LabelError::Damaged,
+            _ => LabelError::Absent,
         })?;
         // Read before the version is judged: a refusal names the program to use.
-        let created_by = take_text(&wire.created_by).ok_or(NoLabel::Damaged)?;
+        let created_by = take_text(&wire.created_by).ok_or(LabelError::Damaged)?;
         // The fields up to `disk` are valid in every version, so a newer label still names pool and writer.
         let unknown = wire.features().unknown();
         if version > VERSION || unknown != Features::default() {
-            return Err(NoLabel::Newer { pool: Uuid::from_bytes(wire.pool), version, unknown, created_by });
+            return Err(LabelError::Newer { pool: Uuid::from_bytes(wire.pool), version, unknown, created_by });
         }
-        wire.read(created_by).ok_or(NoLabel::Damaged)
+        wire.read(created_by).ok_or(LabelError::Damaged)
     }
 }
 
@@ -246,10 +246,10 @@ mod tests {
         for at in 0..good.len() {
             let mut bad = good;
             bad[at] ^= 0x10;
-            let expected = if at < 8 { NoLabel::Absent } else { NoLabel::Damaged };
+            let expected = if at < 8 { LabelError::Absent } else { LabelError::Damaged };
             assert_eq!(Label::parse(&bad), Err(expected), "byte {at}");
         }
-        assert_eq!(Label::parse(&good[..4095]), Err(NoLabel::Absent));
+        assert_eq!(Label::parse(&good[..4095]), Err(LabelError::Absent));
     }
 
     /// An unterminated name would change when it is written again.
@@ -257,7 +257,7 @@ mod tests {
     fn label_whose_name_does_not_end_is_damaged() {
         let mut wire = Wire::read_from_prefix(&label().emit(0)).unwrap().0;
         wire.pool_name = [b'x'; 64];
-        assert_eq!(Label::parse(&FORMAT.emit(&wire)), Err(NoLabel::Damaged));
+        assert_eq!(Label::parse(&FORMAT.emit(&wire)), Err(LabelError::Damaged));
         wire.pool_name[63] = 0;
         assert_eq!(Label::parse(&FORMAT.emit(&wire)).unwrap().pool_name, "x".repeat(63));
     }
@@ -275,6 +275,6 @@ mod tests {
     #[test]
     fn label_whose_areas_pass_the_disk_is_damaged() {
         let data = Extent::new(DATA_START, 20000);
-        assert_eq!(Label::parse(&Label { data, ..label() }.emit(0)), Err(NoLabel::Damaged));
+        assert_eq!(Label::parse(&Label { data, ..label() }.emit(0)), Err(LabelError::Damaged));
     }
 }

@@ -8,6 +8,7 @@
 //! to a pool that it does not own.
 
 mod assembly;
+pub mod bug_injection;
 pub mod catalog;
 mod crypt;
 mod error;
@@ -21,7 +22,6 @@ mod maplog;
 pub mod owner;
 mod pool;
 mod probe;
-pub mod sabotage;
 mod sectors;
 mod signature;
 pub mod slot;
@@ -35,8 +35,8 @@ mod volume;
 mod window;
 
 pub use assembly::{
-    Damage, DiskRefusal, DiskState, FoundGroup, FoundPart, FoundPool, OUTLIVE_MAX, PoolRefusal, Position, Structure,
-    Survey, UnreadablePool, assemble,
+    AssembledGroup, AssembledPool, Assembly, Damage, DiskRefusal, DiskState, OVERTAKE_MAX, PoolRefusal, Position,
+    SplitPart, Structure, UnreadablePool, assemble,
 };
 pub use catalog::{
     Catalog, CopyRecord, GroupRecord, GroupRole, LogRecord, LogState, LostRecord, MemberRecord, MemberState, PoolPhase,
@@ -46,20 +46,20 @@ pub use crypt::{KeyError, KeyId, NewKey, PoolKey, WrappedKey};
 pub use error::PoolError;
 pub use family::check::{CheckReport, Finding, FindingKind};
 pub use family::plan::{
-    Cleaning, ClonePlan, FamilyStatus, Lock, MaintenanceResult, MapRepair, MappedRun, Provisioning, SnapshotPlan,
+    ClonePlan, FamilyStatus, GcProgress, Lock, MaintenanceResult, MapRepair, MappedRun, Provisioning, SnapshotPlan,
     SnapshotStatus, SpaceEvent, ThinPlan, ThinStatus, Thresholds,
 };
 pub use label::Label;
 pub use layout::{BLOCK_BYTES, DISK_BYTES_MIN, data_area, member_area};
-pub use owner::Loss;
+pub use owner::FenceReason;
 pub use pool::{
-    CreatePool, Decayed, GroupPlan, GroupStatus, Holder, Holding, Holdings, Labelling, Members, NewDisk, Ownership,
-    Pool, PoolSpace, PoolStatus, VolumePlan, VolumeStatus, WriteLog,
+    BlockUse, BlockUser, BlockUses, CreatePool, DamagedMetadata, GroupPlan, GroupStatus, LabelParams, Members, NewDisk,
+    Ownership, Pool, PoolSpace, PoolStatus, VolumePlan, VolumeStatus, WriteLog,
 };
 pub use probe::{Contents, Member, Probe, probe, wipe};
-pub use sectors::{Sectors, blocks_of_sectors};
+pub use sectors::{Emulated512, blocks_of_sectors};
 pub use state_copy::{STATE_COPIES_AT, STATE_COPIES_BYTES, STATE_COPY_BYTES_MAX, StateCopy, state_copies};
-pub use thin::{Copied, ThinVolume};
+pub use thin::{CopyProgress, ThinVolume};
 pub use uuid::Uuid;
 pub use volume::Volume;
 pub use window::Window;

@@ -154,7 +154,7 @@ impl Map {
     }
 
     /// Number of slabs in the segment of `id`.
-    pub(crate) fn slabs_beside(&self, id: SlabId) -> u32 {
+    pub(crate) fn slabs_in_segment(&self, id: SlabId) -> u32 {
         self.segments[id.segment as usize].initialised.len()
     }
 

@@ -7,10 +7,10 @@
 
 mod replay;
 
-pub(crate) use replay::{remains, replay};
+pub(crate) use replay::{replay, salvage_log};
 
 use crate::tree::{GranuleAddress, Key, Tag};
-use block::sealed::{Format, is_blank};
+use block::frame::{Format, is_blank};
 use uuid::Uuid;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

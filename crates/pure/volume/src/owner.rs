@@ -7,21 +7,21 @@
 //! are in crate `cluster`.
 
 mod claims;
-mod sight;
+mod ownership_state;
 
 pub use claims::Claims;
-pub(crate) use sight::OwnershipState;
-pub use sight::{Loss, Mark};
+pub(crate) use ownership_state::OwnershipState;
+pub use ownership_state::{FenceReason, Mark};
 
-use crate::assembly::{FoundPool, PoolRefusal};
+use crate::assembly::{AssembledPool, PoolRefusal};
 use crate::error::PoolError;
 use crate::label::{put_text, take_text};
 use crate::layout::{BLOCK_BYTES, OWNER_PLACES};
-use block::sealed::Format;
+use block::frame::Format;
 use block::{BlockDevice, Buf, Extent, IoError, Lba, Stable};
 use cluster::{Claim, Node, Takeover, contested_after, contested_before, decide_takeover, newest};
 use futures_util::future::join_all;
-use sight::all_marks;
+use ownership_state::all_marks;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use uuid::Uuid;
@@ -40,7 +40,7 @@ struct Wire {
     pool: [u8; 16],
     disk: [u8; 16],
     node: [u8; 16],
-    seat: [u8; 16],
+    boot_instance: [u8; 16],
     epoch: U64,
     beat: U64,
     claimed_at: U64,
@@ -56,7 +56,7 @@ pub(crate) fn emit(claim: &Claim, pool: Uuid, disk: Uuid) -> [u8; BLOCK_BYTES as
     wire.pool = *pool.as_bytes();
     wire.disk = *disk.as_bytes();
     wire.node = *claim.node.as_bytes();
-    wire.seat = *claim.seat.as_bytes();
+    wire.boot_instance = *claim.boot_instance.as_bytes();
     wire.epoch = claim.epoch.into();
     wire.beat = claim.beat.into();
     wire.claimed_at = claim.claimed_at.into();
@@ -82,7 +82,7 @@ fn parse_any(block: &[u8], place: Lba) -> Option<Mark> {
     let claim = Claim {
         node: Uuid::from_bytes(wire.node),
         name: take_text(&wire.name)?,
-        seat: Uuid::from_bytes(wire.seat),
+        boot_instance: Uuid::from_bytes(wire.boot_instance),
         machine: Some(Uuid::from_bytes(wire.machine)).filter(|machine| !machine.is_nil()),
         epoch: wire.epoch.get(),
         beat: wire.beat.get(),
@@ -133,7 +133,7 @@ pub(crate) async fn claim<D: BlockDevice>(
     seen: Option<&[(Uuid, Claim)]>,
 ) -> Result<Claim, PoolError> {
     let sights = async || -> Vec<OwnershipState> {
-        join_all(disks.iter().map(async |(id, disk, _)| OwnershipState::of(&**disk, pool, *id, None).await)).await
+        join_all(disks.iter().map(async |(id, disk, _)| OwnershipState::read(&**disk, pool, *id, None).await)).await
     };
     let marks_of = |sights: &[OwnershipState]| -> Vec<(Uuid, Vec<Claim>)> {
         let all = disks.iter().zip(sights);
@@ -166,7 +166,7 @@ pub(crate) async fn claim<D: BlockDevice>(
     if let Some(other) = contested_after(&marks_of(&second), &before, &own) {
         // The withdrawn claim must look like one of an unknown daemon (nil seat), so that every later claimant,
         // this node included, watches until no owner can be writing any more.
-        let left = Claim { beat: own.beat + 1, seat: Uuid::nil(), ..own.clone() };
+        let left = Claim { beat: own.beat + 1, boot_instance: Uuid::nil(), ..own.clone() };
         join_all(disks.iter().map(async |(id, disk, _)| write_mark(&**disk, pool, *id, &left).await.ok())).await;
         return Err(PoolError::Contested { node: other.name.clone() });
     }
@@ -185,11 +185,11 @@ pub(crate) async fn claim<D: BlockDevice>(
 
 /// Refuses disks with a label of another pool: they may just be added to it.
 fn admit_labels(sights: &[OwnershipState]) -> Result<(), PoolError> {
-    let other = sights.iter().find(|sight| sight.has_other_label()).and_then(|sight| sight.loss.clone());
+    let other = sights.iter().find(|sight| sight.has_other_label()).and_then(|sight| sight.fence_reason.clone());
     other.map_or(Ok(()), |loss| Err(PoolError::Fenced(loss)))
 }
 
-impl FoundPool {
+impl AssembledPool {
     /// Returns the newest mark of each disk that has one.
     #[must_use]
     pub fn marks(&self) -> &[(Uuid, Claim)] {
@@ -213,7 +213,7 @@ impl FoundPool {
     /// Claims the pool for `node`, durably, on every participating member.
     ///
     /// *Shape*: `disk` returns the device of a probe, by index; the pool was admitted, also by
-    /// [`FoundPool::admit_owner`]. Where another node had it last, one [`HEARTBEAT`](cluster::HEARTBEAT) passes
+    /// [`AssembledPool::admit_owner`]. Where another node had it last, one [`HEARTBEAT`](cluster::HEARTBEAT) passes
     /// before anything else is written; then [`Pool::hold`](crate::Pool::hold) and
     /// [`Pool::beat`](crate::Pool::beat) verify the claim. *Errors*: `Contested` when another owner's mark
     /// moves; `NotClaimed` when a group has no member that takes the mark.
@@ -225,13 +225,13 @@ impl FoundPool {
     ) -> Result<Claim, PoolError> {
         let mut disks = Vec::new();
         for (group, found) in self.groups.iter().enumerate() {
-            let taking_part = found.positions.iter().filter(|position| position.standing.takes_part());
+            let taking_part = found.positions.iter().filter(|position| position.state.takes_part());
             disks.extend(taking_part.filter_map(|one| Some((one.disk, Rc::new(disk(one.probe?)), group))));
         }
         // Marks of disks that do not participate count too: such a disk may have been used alone and may
         // return.
         let seen = self.marks.iter().map(|(_, mark)| mark.epoch).max().unwrap_or_default();
-        let above = self.catalog.owner_epoch.max(seen).max(self.claims_above);
+        let above = self.catalog.owner_epoch.max(seen).max(self.highest_known_epoch);
         claim(self.catalog.pool, &disks, above, node, now, Some(&self.marks)).await
     }
 
@@ -241,13 +241,13 @@ impl FoundPool {
     /// to open, or to release the pool again.
     pub async fn renew<D: BlockDevice>(&self, mut disk: impl FnMut(usize) -> D, mark: &Claim) {
         let positions = self.groups.iter().flat_map(|group| &group.positions);
-        let taking_part = positions.filter(|position| position.standing.takes_part());
+        let taking_part = positions.filter(|position| position.state.takes_part());
         let disks: Vec<(Uuid, D)> = taking_part.filter_map(|one| Some((one.disk, disk(one.probe?)))).collect();
         // A disk that cannot be written is reported by the I/O paths that use it. A disk that another owner has
         // taken is left alone; the first commit detects that as well.
         let pool = self.catalog.pool;
         let one = async |id: Uuid, disk: &D| {
-            let is_ours = OwnershipState::of(disk, pool, id, Some(mark)).await.loss.is_none();
+            let is_ours = OwnershipState::read(disk, pool, id, Some(mark)).await.fence_reason.is_none();
             if is_ours { write_mark(disk, pool, id, mark).await.ok() } else { None }
         };
         join_all(disks.iter().map(|(id, disk)| one(*id, disk))).await;
@@ -259,9 +259,14 @@ impl FoundPool {
     /// *Shape*: `told` is true when the operator confirms that the last owner's node is down. *Errors*: `Owned`
     /// while another owner is active; `NotReleased` when another node did not release the pool and `told` is
     /// false.
-    pub fn admit_owner(&self, earlier: Option<&Self>, node: &Node, told: bool) -> Result<(), PoolRefusal> {
+    pub fn admit_owner(
+        &self,
+        earlier: Option<&Self>,
+        node: &Node,
+        owner_confirmed_down: bool,
+    ) -> Result<(), PoolRefusal> {
         let pool_name = self.catalog.name.clone();
-        match decide_takeover(&self.marks, earlier.map(Self::marks), node, told) {
+        match decide_takeover(&self.marks, earlier.map(Self::marks), node, owner_confirmed_down) {
             Takeover::Free | Takeover::Forced => Ok(()),
             Takeover::Owned { owner, is_us } => Err(PoolRefusal::Owned { pool_name, node_name: owner.name, is_us }),
             // Without a second look the owner may be alive.

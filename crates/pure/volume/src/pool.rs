@@ -20,20 +20,20 @@ mod owner;
 mod reservations;
 mod scrub;
 mod snapshots;
+mod space_monitor;
 mod status;
 mod thin;
 mod usage;
 mod volumes;
-mod watch;
 
 pub use create::{CreatePool, GroupPlan, NewDisk};
 pub(crate) use families::Families;
-pub(crate) use gate::Gate;
-pub use groups::Labelling;
+pub(crate) use gate::WriteGate;
+pub use groups::LabelParams;
 pub use log::WriteLog;
-pub(crate) use lost::add as add_holding;
-pub use lost::{Holder, Holding, Holdings};
-pub use members::{Decayed, Members};
+pub(crate) use lost::add as add_block_use;
+pub use lost::{BlockUse, BlockUser, BlockUses};
+pub use members::{DamagedMetadata, Members};
 pub use owner::Ownership;
 pub use status::{GroupStatus, PoolSpace, PoolStatus, VolumeStatus};
 pub use volumes::VolumePlan;
@@ -46,11 +46,11 @@ use crate::volume::Volume;
 use block::BlockDevice;
 use owner::Heartbeats;
 use shard::Spawner;
+use space_monitor::SpaceMonitor;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 use uuid::Uuid;
-use watch::Watch;
 
 /// Open pool over member disks `D` and groups `G`, both with blocks of 4096 bytes. Clones share one pool.
 ///
@@ -72,14 +72,14 @@ pub(crate) struct Shared<D, G> {
     pub(crate) store: Store<D>,
     /// Write gates by group index, set for groups with slabs; groups are added but never removed from the
     /// array.
-    gates: Box<[OnceCell<Gate<G>>]>,
+    gates: Box<[OnceCell<WriteGate<G>>]>,
     /// True while a group is being added or removed.
-    regrouping: Cell<bool>,
+    membership_changing: Cell<bool>,
     // Weak: an open volume lives as long as its users, and the pool only shares it.
     open: RefCell<BTreeMap<Uuid, Weak<Volume<D, G>>>>,
     /// Pool key, which wraps the data keys of encrypted volumes.
     key: RefCell<Option<PoolKey>>,
-    watch: Watch,
+    space_monitor: SpaceMonitor,
     heartbeats: Heartbeats,
     /// Spawner for work that has lost all waiters.
     pub(crate) spawner: Spawner,
@@ -89,12 +89,12 @@ impl<D, G> Shared<D, G> {
     /// Write gate of the group at index `group`.
     ///
     /// *Panics*: when the group cannot hold volumes.
-    pub(crate) fn gate(&self, group: u16) -> &Gate<G> {
+    pub(crate) fn gate(&self, group: u16) -> &WriteGate<G> {
         self.gate_of(group).expect("volumes lie on groups that have slabs")
     }
 
     /// Write gate of a group; none where it cannot hold volumes.
-    pub(crate) fn gate_of(&self, group: u16) -> Option<&Gate<G>> {
+    pub(crate) fn gate_of(&self, group: u16) -> Option<&WriteGate<G>> {
         self.gates.get(usize::from(group)).and_then(OnceCell::get)
     }
 }
@@ -103,24 +103,24 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Shared<D, G> {
     fn new(store: Store<D>, groups: Vec<G>) -> Self {
         // The slice has its full length from the start: a group that is added later sets its cell, and
         // references to gates stay valid.
-        let gates: Box<[OnceCell<Gate<G>>]> = (0..GROUPS_MAX).map(|_| OnceCell::new()).collect();
-        store.look(|catalog| {
+        let gates: Box<[OnceCell<WriteGate<G>>]> = (0..GROUPS_MAX).map(|_| OnceCell::new()).collect();
+        store.with_catalog(|catalog| {
             // Only data groups have a device here; a log group is served by the owner of the log.
             let with_slabs = catalog.groups.iter().zip(&gates).filter(|(group, _)| group.role == GroupRole::Data);
             for ((record, gate), device) in with_slabs.zip(groups) {
-                let gate = gate.set(Gate::new(device, record));
+                let gate = gate.set(WriteGate::new(device, record));
                 assert!(gate.is_ok(), "each gate is set once");
             }
         });
-        let (open, key, watch) = (RefCell::default(), RefCell::default(), Watch::default());
+        let (open, key, watch) = (RefCell::default(), RefCell::default(), SpaceMonitor::default());
         let spawner = store.spawner().clone();
         Self {
             store,
             gates,
-            regrouping: Cell::new(false),
+            membership_changing: Cell::new(false),
             open,
             key,
-            watch,
+            space_monitor: watch,
             heartbeats: Heartbeats::default(),
             spawner,
         }
@@ -128,12 +128,12 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Shared<D, G> {
 
     /// Slab size of each group in blocks, in catalog order.
     pub(crate) fn slab_blocks(&self) -> Vec<u32> {
-        self.store.look(|catalog| catalog.groups.iter().map(|group| group.slab_blocks).collect())
+        self.store.with_catalog(|catalog| catalog.groups.iter().map(|group| group.slab_blocks).collect())
     }
 
     /// Placement of map blocks in the slabs of a group.
     pub(crate) fn map_shape(&self, group: u16) -> MapShape {
-        self.store.look(|catalog| MapShape::of(&catalog.groups[usize::from(group)]))
+        self.store.with_catalog(|catalog| MapShape::of(&catalog.groups[usize::from(group)]))
     }
 
     /// Open volume `id`, if any.
@@ -151,19 +151,19 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// UUID of the pool.
     #[must_use]
     pub fn id(&self) -> Uuid {
-        self.shared.store.look(|catalog| catalog.pool)
+        self.shared.store.with_catalog(|catalog| catalog.pool)
     }
 
     /// Name of the pool.
     #[must_use]
     pub fn name(&self) -> String {
-        self.shared.store.look(|catalog| catalog.name.clone())
+        self.shared.store.with_catalog(|catalog| catalog.name.clone())
     }
 
     /// Device of the group at index `group`, if it can hold volumes.
     #[must_use]
     pub fn group(&self, group: u16) -> Option<&G> {
-        self.shared.gate_of(group).map(Gate::device)
+        self.shared.gate_of(group).map(WriteGate::device)
     }
 
     /// Records that the group needs no resync after a crash; returns false, without a change, while a write to
@@ -174,14 +174,15 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     pub async fn mark_clean(&self, group: u16) -> Result<bool, PoolError> {
         self.admit_group(group)?;
         match self.shared.gate_of(group) {
-            Some(_) => self.shared.end_writes(group).await,
+            Some(_) => self.shared.mark_clean_if_idle(group).await,
             // A log group has no clean flag to change; the call still makes earlier changes durable.
             None => self.shared.store.committed(self.shared.store.latest()).await.map(|()| true),
         }
     }
 
     fn admit_group(&self, group: u16) -> Result<(), PoolError> {
-        let role = self.shared.store.look(|catalog| catalog.groups.get(usize::from(group)).map(|group| group.role));
+        let role =
+            self.shared.store.with_catalog(|catalog| catalog.groups.get(usize::from(group)).map(|group| group.role));
         // A removed group keeps its index, but nothing can be done with it.
         let known = role.is_some_and(|role| role != GroupRole::Removed);
         if known { Ok(()) } else { Err(PoolError::GroupUnknown(group)) }
@@ -197,7 +198,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
 
     /// Open family of a volume.
     pub(crate) fn open_family(&self, volume: Uuid) -> Option<Rc<crate::family::Family<D, G>>> {
-        let family = self.shared.store.look(|catalog| catalog.branch(volume).map(|(family, _)| family.id));
+        let family = self.shared.store.with_catalog(|catalog| catalog.branch(volume).map(|(family, _)| family.id));
         self.families.opened(family?)
     }
 }

@@ -1,15 +1,15 @@
 //! Probing of one disk, and writing and wiping of its labels and other pool metadata.
 
 use crate::catalog::{Catalog, CatalogError};
-use crate::label::{Label, NoLabel};
+use crate::label::{Label, LabelError};
 use crate::layout::{
     BLOCK_BYTES, DISK_BYTES_MIN, HEAD_AREA, HEAD_BLOCKS, HEAD_LABELS, OWNER_PLACES, SLOT_STARTS, TAIL_BLOCKS,
     tail_label,
 };
 use crate::owner::read_marks;
 use crate::signature::{HEAD_BYTES, TAIL_BYTES, recognise};
-use crate::slot::{Header, NoSlot};
-use block::sealed::is_blank;
+use crate::slot::{Header, SlotError};
+use block::frame::is_blank;
 use block::{BlockDevice, Blocks, Buf, Extent, IoError, Lba, Stable, View, Written, read_around};
 use cluster::Claim;
 use std::rc::Rc;
@@ -84,14 +84,14 @@ pub struct FoundCatalog {
 pub async fn probe<D: BlockDevice>(disk: &D) -> Probe {
     let geometry = disk.geometry();
     assert_eq!(geometry.block_bytes, BLOCK_BYTES, "members have blocks of 4096 bytes");
-    let (contents, has_residue) = match look(disk, geometry.blocks).await {
+    let (contents, has_residue) = match probe_contents(disk, geometry.blocks).await {
         Ok(found) => found,
         Err(error) => (Contents::Unreadable(error), false),
     };
     Probe { blocks: geometry.blocks, contents, has_residue }
 }
 
-async fn look<D: BlockDevice>(disk: &D, blocks: Blocks) -> Result<(Contents, bool), IoError> {
+async fn probe_contents<D: BlockDevice>(disk: &D, blocks: Blocks) -> Result<(Contents, bool), IoError> {
     let head_blocks = blocks.0.min(HEAD_BYTES as u64 / u64::from(BLOCK_BYTES));
     let tail_blocks = blocks.0.min(TAIL_BYTES as u64 / u64::from(BLOCK_BYTES));
     // A bad block must not hide the rest of a member's head, so unreadable blocks are skipped.
@@ -102,20 +102,20 @@ async fn look<D: BlockDevice>(disk: &D, blocks: Blocks) -> Result<(Contents, boo
     if blocks.bytes(BLOCK_BYTES) < DISK_BYTES_MIN {
         return Ok((foreign.map_or(Contents::Blank, Contents::Foreign), false));
     }
-    let contents = look_for_label(disk, blocks, foreign).await?;
+    let contents = find_label(disk, blocks, foreign).await?;
     // Unreadable blocks of a member are rewritten later; on any other disk their content is unknown, so it must
     // not pass for blank.
     if let (Some(error), Contents::Blank | Contents::Damaged) = (head_error.or(tail_error), &contents) {
         return Err(error);
     }
     // A torn label is what a power loss leaves of one that was being written.
-    let is_torn = |block: &[u8]| Label::parse(block) == Err(NoLabel::Damaged);
+    let is_torn = |block: &[u8]| Label::parse(block) == Err(LabelError::Damaged);
     let mut all = head.chunks(BLOCK_BYTES as usize).chain(tail.chunks(BLOCK_BYTES as usize));
     let has_residue = matches!(contents, Contents::Blank) && all.any(|block| !is_blank(block) && !is_torn(block));
     Ok((contents, has_residue))
 }
 
-async fn look_for_label<D: BlockDevice>(
+async fn find_label<D: BlockDevice>(
     disk: &D,
     blocks: Blocks,
     foreign: Option<&'static str>,
@@ -128,7 +128,7 @@ async fn look_for_label<D: BlockDevice>(
     let copies = found.each_ref().map(|block| Label::parse(block));
     // A newer format in any copy decides: nothing else on the disk can be judged then.
     for copy in &copies {
-        if let Err(newer @ NoLabel::Newer { pool, .. }) = copy {
+        if let Err(newer @ LabelError::Newer { pool, .. }) = copy {
             return Ok(Contents::Newer { pool: *pool, sentence: newer.to_string() });
         }
     }
@@ -162,8 +162,8 @@ async fn look_for_label<D: BlockDevice>(
 /// Copies are written and wiped one at a time, and a member is used only when it has all three. One torn copy
 /// between zeros is therefore what a power loss leaves of a disk that was joining or leaving a pool: no data
 /// can be lost on it.
-fn without_label(copies: &[Result<Label, NoLabel>], blocks: &[View]) -> Contents {
-    let torn = copies.iter().filter(|copy| **copy == Err(NoLabel::Damaged)).count();
+fn without_label(copies: &[Result<Label, LabelError>], blocks: &[View]) -> Contents {
+    let torn = copies.iter().filter(|copy| **copy == Err(LabelError::Damaged)).count();
     let zero = blocks.iter().filter(|block| is_blank(block)).count();
     if torn == 0 || (torn == 1 && zero == copies.len() - 1) { Contents::Blank } else { Contents::Damaged }
 }
@@ -185,8 +185,8 @@ async fn read_slot<D: BlockDevice>(disk: &D, slot: usize, label: &Label) -> Resu
     let header = match Header::parse(&block) {
         // A slot of another pool or disk is left over from an earlier use.
         Ok(header) if header.pool == label.pool && header.disk == label.disk => header,
-        Err(newer @ NoSlot::Newer { .. }) => return Ok(SlotContents::Newer(newer.to_string())),
-        Ok(_) | Err(NoSlot::Torn) => return Ok(SlotContents::Nothing),
+        Err(newer @ SlotError::Newer { .. }) => return Ok(SlotContents::Newer(newer.to_string())),
+        Ok(_) | Err(SlotError::Torn) => return Ok(SlotContents::Nothing),
     };
     let body_blocks = header.body_bytes.div_ceil(BLOCK_BYTES as usize) as u64;
     let (body, _) = read_around(disk, Extent::new(start + 1, body_blocks), 1).await?;

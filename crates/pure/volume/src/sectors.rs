@@ -14,7 +14,7 @@ const PER_BLOCK: u64 = (BLOCK_BYTES / SECTOR_BYTES) as u64;
 /// Aligned requests pass straight through. An unaligned write is a read-modify-write of the blocks at its ends,
 /// serialized per block.
 #[derive(Debug)]
-pub struct Sectors<D> {
+pub struct Emulated512<D> {
     device: D,
     sectors: Cell<Blocks>,
     locks: RangeLocks,
@@ -27,7 +27,7 @@ pub fn blocks_of_sectors(sectors: Extent) -> Extent {
     Extent::new(start, sectors.end().0.div_ceil(PER_BLOCK) - start)
 }
 
-impl<D: BlockDevice> Sectors<D> {
+impl<D: BlockDevice> Emulated512<D> {
     /// Creates the emulation over all of `device`.
     ///
     /// *Panics*: when the blocks of `device` are not of 4096 bytes.
@@ -41,7 +41,7 @@ impl<D: BlockDevice> Sectors<D> {
     /// Sets the capacity to `sectors`, after growth or to hide the padding of the last block.
     ///
     /// *Panics*: when the device below is smaller.
-    pub fn show(&self, sectors: Blocks) {
+    pub fn set_capacity(&self, sectors: Blocks) {
         assert!(
             sectors.0 <= self.device.geometry().blocks.0 * PER_BLOCK,
             "the device has less than {sectors:?} sectors"
@@ -73,7 +73,7 @@ impl<D: BlockDevice> Sectors<D> {
     }
 
     /// Translates the extent of an error into sectors.
-    fn above(&self, error: IoError) -> IoError {
+    fn translate_error(&self, error: IoError) -> IoError {
         let all = self.geometry().all();
         // An error may name any blocks below; the result is limited to what this device shows.
         let told = Extent::checked(
@@ -115,7 +115,7 @@ fn bytes(blocks: u64, block_bytes: u32) -> usize {
     usize::try_from(Blocks(blocks).bytes(block_bytes)).expect("a request fits in memory")
 }
 
-impl<D: BlockDevice> BlockDevice for Sectors<D> {
+impl<D: BlockDevice> BlockDevice for Emulated512<D> {
     fn geometry(&self) -> Geometry {
         let below = self.device.geometry();
         Geometry { block_bytes: SECTOR_BYTES, blocks: self.sectors.get(), ..below }
@@ -123,15 +123,15 @@ impl<D: BlockDevice> BlockDevice for Sectors<D> {
 
     async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
         self.geometry().admit(extent)?;
-        let rope = self.device.read(Self::blocks_of(extent)).await.map_err(|error| self.above(error))?;
+        let rope = self.device.read(Self::blocks_of(extent)).await.map_err(|error| self.translate_error(error))?;
         Ok(Self::cut(extent, rope))
     }
 
     // Reads served from memory stay synchronous through this layer.
-    fn read_at_once(&self, extent: Extent) -> Option<Result<Rope, IoError>> {
+    fn try_read(&self, extent: Extent) -> Option<Result<Rope, IoError>> {
         self.geometry().admit(extent).ok()?;
-        let read = self.device.read_at_once(Self::blocks_of(extent))?;
-        Some(read.map(|rope| Self::cut(extent, rope)).map_err(|error| self.above(error)))
+        let read = self.device.try_read(Self::blocks_of(extent))?;
+        Some(read.map(|rope| Self::cut(extent, rope)).map_err(|error| self.translate_error(error)))
     }
 
     async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
@@ -150,7 +150,7 @@ impl<D: BlockDevice> BlockDevice for Sectors<D> {
                 Err(error) => Err(error),
             }
         };
-        written.map_err(|error| self.above(error))
+        written.map_err(|error| self.translate_error(error))
     }
 
     async fn write_atomic(&self, start: Lba, data: View) -> Result<Written, IoError> {
@@ -163,7 +163,7 @@ impl<D: BlockDevice> BlockDevice for Sectors<D> {
             Ok(whole) => self.device.write_atomic(blocks.start, whole).await,
             Err(error) => Err(error),
         };
-        written.map_err(|error| self.above(error))
+        written.map_err(|error| self.translate_error(error))
     }
 
     /// One block less than the device below: unaligned data touches one more block.
@@ -172,7 +172,7 @@ impl<D: BlockDevice> BlockDevice for Sectors<D> {
     }
 
     async fn flush(&self, after: Written) -> Result<Stable, IoError> {
-        self.device.flush(after).await.map_err(|error| self.above(error))
+        self.device.flush(after).await.map_err(|error| self.translate_error(error))
     }
 
     async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
@@ -188,14 +188,15 @@ impl<D: BlockDevice> BlockDevice for Sectors<D> {
         let tail = Extent::new(end * PER_BLOCK, extent.end().0 - end * PER_BLOCK);
         // A read-modify-write that has read a block must not write it back after the discard.
         let guard = self.locks.exclusive(first..end).await;
-        let whole = self.device.discard(Extent::new(first, end - first)).await.map_err(|error| self.above(error))?;
+        let whole =
+            self.device.discard(Extent::new(first, end - first)).await.map_err(|error| self.translate_error(error))?;
         drop(guard);
         Ok(whole.and(self.clear(head).await?).and(self.clear(tail).await?))
     }
 
     async fn run(&self, extent: Extent) -> Result<Run, IoError> {
         self.geometry().admit(extent)?;
-        let below = self.device.run(Self::blocks_of(extent)).await.map_err(|error| self.above(error))?;
+        let below = self.device.run(Self::blocks_of(extent)).await.map_err(|error| self.translate_error(error))?;
         // Runs are known per block, so the result is cut to the sectors asked for.
         let sectors = Extent::new(below.extent.start.0 * PER_BLOCK, below.extent.len.0 * PER_BLOCK);
         Ok(Run { extent: sectors.intersection(extent), ..below })
@@ -206,7 +207,7 @@ impl<D: BlockDevice> BlockDevice for Sectors<D> {
     }
 }
 
-impl<D: BlockDevice> Sectors<D> {
+impl<D: BlockDevice> Emulated512<D> {
     /// Zeroes sectors of a partial block, if discarded blocks of the device read as zeros.
     async fn clear(&self, sectors: Extent) -> Result<Written, IoError> {
         if sectors.is_empty() || !self.device.geometry().discard_zeroes {
@@ -232,8 +233,8 @@ mod tests {
         fn sectors_hold_what_was_written_last(
             writes in prop::collection::vec((0u64..60, 1u64..20, any::<u8>(), any::<bool>()), 1..24),
         ) {
-            let device = Sectors::new(Ram::new(4096, Blocks(8)));
-            device.show(Blocks(61));
+            let device = Emulated512::new(Ram::new(4096, Blocks(8)));
+            device.set_capacity(Blocks(61));
             let mut flat = vec![0_u8; 61 * 512];
             for (start, len, fill, discard) in writes {
                 let len = len.min(61 - start);
@@ -257,18 +258,18 @@ mod tests {
 
     #[test]
     fn sectors_behind_the_shown_ones_are_refused() {
-        let device = Sectors::new(Ram::new(4096, Blocks(8)));
-        device.show(Blocks(61));
+        let device = Emulated512::new(Ram::new(4096, Blocks(8)));
+        device.set_capacity(Blocks(61));
         let refused = device.read(Extent::new(60, 2)).now_or_never().unwrap();
         assert_eq!(refused.unwrap_err().kind, block::IoErrorKind::OutOfRange);
-        device.show(Blocks(64));
+        device.set_capacity(Blocks(64));
         assert!(device.read(Extent::new(60, 4)).now_or_never().unwrap().is_ok());
     }
 
     #[test]
     fn sectors_of_one_block_written_at_once_are_all_kept() {
         use crate::tests::disk::{SimDisk, block_on};
-        let device = Sectors::new(SimDisk::slow(16));
+        let device = Emulated512::new(SimDisk::slow(16));
         let writes = (0..8).map(|sector| {
             let mut data = Buf::zeroed(512);
             data.fill(sector as u8 + 1);

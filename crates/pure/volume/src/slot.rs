@@ -7,7 +7,7 @@
 use crate::catalog::needed_by;
 use crate::label::{Features, VERSION};
 use crate::layout::{BLOCK_BYTES, BODY_BYTES_MAX};
-use block::sealed::Format;
+use block::frame::Format;
 use block::{Buf, View};
 use simd::crc32c::crc32c;
 use uuid::Uuid;
@@ -49,7 +49,7 @@ struct Wire {
 
 /// Reason why a block is not a usable header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoSlot {
+pub enum SlotError {
     /// Empty, torn or damaged: the slot holds nothing.
     #[error("the slot holds nothing")]
     Torn,
@@ -68,14 +68,14 @@ pub enum NoSlot {
 
 impl Header {
     /// Parses the header in `block`.
-    pub fn parse(block: &[u8]) -> Result<Self, NoSlot> {
-        let (wire, version) = FORMAT.parse_any_version::<Wire>(block).map_err(|_| NoSlot::Torn)?;
+    pub fn parse(block: &[u8]) -> Result<Self, SlotError> {
+        let (wire, version) = FORMAT.parse_any_version::<Wire>(block).map_err(|_| SlotError::Torn)?;
         let features =
             Features { compat: wire.compat.get(), ro_compat: wire.ro_compat.get(), incompat: wire.incompat.get() };
         // A newer slot is reported as such: ignoring it would bring back an older catalog.
         let unknown = features.unknown();
         if version > VERSION || unknown != Features::default() {
-            return Err(NoSlot::Newer { version, unknown });
+            return Err(SlotError::Newer { version, unknown });
         }
         let body_bytes = wire.body_bytes.get() as usize;
         (body_bytes <= BODY_BYTES_MAX)
@@ -87,7 +87,7 @@ impl Header {
                 body_checksum: wire.body_checksum.get(),
                 features,
             })
-            .ok_or(NoSlot::Torn)
+            .ok_or(SlotError::Torn)
     }
 
     /// True when `body` is the catalog that the header describes.
@@ -146,7 +146,10 @@ mod tests {
         let mut wire = Wire::read_from_prefix(&emit(Uuid::from_u128(1), Uuid::from_u128(2), 9, b"", false)).unwrap().0;
         wire.incompat = 0x600.into();
         let refused = Header::parse(&FORMAT.emit(&wire)).unwrap_err();
-        assert_eq!(refused, NoSlot::Newer { version: 1, unknown: Features { incompat: 0x600, ..Features::default() } });
+        assert_eq!(
+            refused,
+            SlotError::Newer { version: 1, unknown: Features { incompat: 0x600, ..Features::default() } }
+        );
         assert!(refused.to_string().contains("features 0x600/0x0"));
     }
 
@@ -156,7 +159,7 @@ mod tests {
         for at in 0..4096 {
             let mut bad = slot[..4096].to_vec();
             bad[at] ^= 1;
-            assert_eq!(Header::parse(&bad), Err(NoSlot::Torn), "byte {at}");
+            assert_eq!(Header::parse(&bad), Err(SlotError::Torn), "byte {at}");
         }
     }
 }

@@ -7,7 +7,7 @@
 //! Nothing here may panic on the content of a disk.
 
 use crate::layout::{BLOCK_BYTES, STATE_PLACE_BLOCKS, STATE_PLACES};
-use block::sealed::Format;
+use block::frame::Format;
 use block::{BlockDevice, Buf, IoError, Lba, Stable};
 use simd::crc32c::crc32c;
 use uuid::Uuid;

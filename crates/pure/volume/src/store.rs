@@ -16,7 +16,7 @@ pub(crate) use crate::catalog::SINCE_NEXT;
 use crate::catalog::{Catalog, GroupRecord, GroupRole, MemberRecord, MemberState};
 use crate::error::PoolError;
 use crate::layout::SLOT_STARTS;
-use crate::owner::{Loss, OwnershipState};
+use crate::owner::{FenceReason, OwnershipState};
 use crate::slot;
 use block::{BlockDevice, IoError, IoErrorKind, Lba, Stable, View};
 use cluster::Claim;
@@ -42,32 +42,32 @@ pub(crate) struct Change(u64);
 pub(crate) struct Body {
     bytes: Rc<[u8]>,
     /// True when the slot is written to its end, whatever the length of the catalog.
-    whole: bool,
+    full_slot: bool,
 }
 
 impl Body {
     pub(crate) fn of(bytes: impl Into<Rc<[u8]>>) -> Self {
-        Self { bytes: bytes.into(), whole: false }
+        Self { bytes: bytes.into(), full_slot: false }
     }
 }
 
 type OnFailed = Rc<dyn Fn(Uuid)>;
-type OnFenced = Rc<dyn Fn(&Loss)>;
+type OnFenced = Rc<dyn Fn(&FenceReason)>;
 /// Tells whether a group can serve, given true for each up-to-date member.
 type Tolerates = Rc<dyn Fn(&GroupRecord, &[bool]) -> bool>;
 
 /// Reason why a disk did not take a commit.
-enum Missed {
+enum CommitError {
     Io(IoError),
     /// Pool lost to another owner.
-    Fenced(Loss),
+    Fenced(FenceReason),
 }
 
 /// Result of a commit on one disk.
-struct Took<D> {
+struct CommitResult<D> {
     id: Uuid,
     disk: Rc<D>,
-    result: Result<(), Missed>,
+    result: Result<(), CommitError>,
 }
 
 /// Catalog and the disks it is stored on.
@@ -86,10 +86,10 @@ struct State<D> {
     committed: u64,
     lost: bool,
     /// True when the next commit writes its slots to the end.
-    whole: bool,
+    full_slot: bool,
     disks: Vec<(Uuid, Rc<D>)>,
     /// Disks that get every commit but are not members yet.
-    guests: Vec<Uuid>,
+    joining: Vec<Uuid>,
     /// Exchange that the next commit to its joining disk decides.
     exchange: Option<Exchange>,
     on_failed: OnFailed,
@@ -98,7 +98,7 @@ struct State<D> {
     pause: Option<Pause>,
     /// Claim that every commit verifies on the members before it writes.
     guard: Option<Claim>,
-    fenced: Option<Loss>,
+    fenced: Option<FenceReason>,
     on_fenced: OnFenced,
     /// True until writes are announced for the first time since a member was given up.
     is_opening: bool,
@@ -115,9 +115,9 @@ impl<D: BlockDevice + 'static> Store<D> {
             changed: 0,
             committed: 0,
             lost: false,
-            whole: false,
+            full_slot: false,
             disks,
-            guests: Vec::new(),
+            joining: Vec::new(),
             exchange: None,
             on_failed: Rc::new(|_| {}),
             tolerates: Rc::new(|_, _| true),
@@ -145,7 +145,7 @@ impl<D: BlockDevice + 'static> Store<D> {
     }
 
     /// Marks the pool as open: a member is from now on given up in order to continue writing.
-    pub(crate) fn serve(&self) {
+    pub(crate) fn finish_opening(&self) {
         self.state.borrow_mut().is_opening = false;
     }
 
@@ -181,7 +181,7 @@ impl<D: BlockDevice + 'static> Store<D> {
     }
 
     /// Sets the RAID rule: no member is marked failed without which its group could not serve.
-    pub(crate) fn spare(&self, tolerates: Tolerates) {
+    pub(crate) fn set_tolerance(&self, tolerates: Tolerates) {
         self.state.borrow_mut().tolerates = tolerates;
     }
 
@@ -206,18 +206,18 @@ impl<D: BlockDevice + 'static> Store<D> {
     }
 
     /// Reason why the pool was lost to another owner, if it was.
-    pub(crate) fn fenced_by(&self) -> Option<Loss> {
+    pub(crate) fn fenced_by(&self) -> Option<FenceReason> {
         self.state.borrow().fenced.clone()
     }
 
     /// Fences the store: the pool belongs to another owner, and no change is accepted any more.
-    pub(crate) fn fence(&self, by: Loss) {
+    pub(crate) fn fence(&self, by: FenceReason) {
         self.close();
         fence(&self.state, by);
     }
 
     /// Runs `look` on the current catalog, committed or not.
-    pub(crate) fn look<R>(&self, look: impl FnOnce(&Catalog) -> R) -> R {
+    pub(crate) fn with_catalog<R>(&self, look: impl FnOnce(&Catalog) -> R) -> R {
         look(&self.state.borrow().catalog)
     }
 
@@ -252,8 +252,8 @@ impl<D: BlockDevice + 'static> Store<D> {
     }
 
     /// Makes the next commit write its slots to the end, so that no older content is left behind the catalog.
-    pub(crate) fn write_whole_slots(&self) {
-        self.state.borrow_mut().whole = true;
+    pub(crate) fn write_full_slots_next(&self) {
+        self.state.borrow_mut().full_slot = true;
     }
 
     /// Adds `disk`; it takes part from the next commit on, if the catalog names it by then.
@@ -268,17 +268,17 @@ impl<D: BlockDevice + 'static> Store<D> {
     /// when the catalog names it.
     pub(crate) fn add_joining(&self, id: Uuid, disk: Rc<D>) {
         self.attach(id, disk);
-        self.state.borrow_mut().guests.push(id);
+        self.state.borrow_mut().joining.push(id);
     }
 
     /// True while the disk gets every commit without being a member.
     pub(crate) fn is_joining(&self, id: Uuid) -> bool {
-        self.state.borrow().guests.contains(&id)
+        self.state.borrow().joining.contains(&id)
     }
 
     /// Ends the joining state: the disk gets commits as a member, or none.
     pub(crate) fn end_joining(&self, id: Uuid) {
-        self.state.borrow_mut().guests.retain(|guest| *guest != id);
+        self.state.borrow_mut().joining.retain(|guest| *guest != id);
     }
 
     /// Removes `disk`; only a commit in flight may still hold it.
@@ -295,8 +295,8 @@ impl<D: BlockDevice + 'static> Store<D> {
     }
 
     /// Waits until no commit is in flight.
-    pub(crate) async fn rest(&self) {
-        self.commits.rest().await;
+    pub(crate) async fn drain(&self) {
+        self.commits.until_idle().await;
     }
 
     /// Attached disks, whether they take part or not.
@@ -336,7 +336,7 @@ impl<D: BlockDevice + 'static> Store<D> {
                 }
                 .boxed_local()
             };
-            let Ok(()) = self.commits.joined(commit).await;
+            let Ok(()) = self.commits.join_or_start(commit).await;
         }
     }
 }
@@ -365,9 +365,9 @@ async fn commit<D: BlockDevice + 'static>(state: Weak<RefCell<State<D>>>) {
 }
 
 /// Evaluates a commit. When a disk missed it, the next commit records that, and no waiter is answered before.
-fn end<D: BlockDevice + 'static>(store: &RefCell<State<D>>, change: u64, outcome: Vec<Took<D>>) {
+fn end<D: BlockDevice + 'static>(store: &RefCell<State<D>>, change: u64, outcome: Vec<CommitResult<D>>) {
     let fenced = outcome.iter().find_map(|took| match &took.result {
-        Err(Missed::Fenced(by)) => Some(by.clone()),
+        Err(CommitError::Fenced(by)) => Some(by.clone()),
         _ => None,
     });
     // A fence outranks every other result: nothing more may be written, not even that a member failed.
@@ -378,17 +378,18 @@ fn end<D: BlockDevice + 'static>(store: &RefCell<State<D>>, change: u64, outcome
         let mut state = store.borrow_mut();
         let missed = || outcome.iter().filter(|took| took.result.is_err());
         // A commit that only joining disks took is lost: they are not members.
-        let is_member = |took: &&Took<D>| !state.guests.contains(&took.id);
+        let is_member = |took: &&CommitResult<D>| !state.joining.contains(&took.id);
         state.lost = missed().filter(is_member).count() == outcome.iter().filter(is_member).count();
         let exchanged = if state.lost { None } else { state.exchange_after(&outcome) };
         // A disk that was replaced meanwhile was not written; its result says nothing about the device that has
         // its place now.
-        let is_own =
-            |took: &&Took<D>| !state.disks.iter().any(|(id, disk)| *id == took.id && !Rc::ptr_eq(disk, &took.disk));
-        let is_failed = |took: &&Took<D>| is_own(took) && exchanged != Some(took.id);
+        let is_own = |took: &&CommitResult<D>| {
+            !state.disks.iter().any(|(id, disk)| *id == took.id && !Rc::ptr_eq(disk, &took.disk))
+        };
+        let is_failed = |took: &&CommitResult<D>| is_own(took) && exchanged != Some(took.id);
         let failed: Vec<Uuid> = missed().filter(is_failed).map(|took| took.id).collect();
         let is_everywhere = missed().filter(is_own).count() == 0;
-        let is_spared = state.can_spare(&failed);
+        let is_spared = state.tolerates_loss(&failed);
         state.lost |= !is_spared;
         let is_next = (state.committed..=state.changed).contains(&change);
         assert!(is_next, "commits end in the order of their changes");
@@ -400,7 +401,7 @@ fn end<D: BlockDevice + 'static>(store: &RefCell<State<D>>, change: u64, outcome
         if !is_everywhere || exchanged.is_some() {
             state.changed += 1;
         }
-        state.guests.retain(|guest| !failed.contains(guest));
+        state.joining.retain(|guest| !failed.contains(guest));
         for disk in failed.iter().filter(|_| is_spared) {
             if let Some(member) = state.catalog.member_mut(*disk) {
                 member.state = MemberState::Failed;
@@ -415,7 +416,7 @@ fn end<D: BlockDevice + 'static>(store: &RefCell<State<D>>, change: u64, outcome
 }
 
 /// Fences the store: the pool belongs to another owner, and no change is accepted any more.
-fn fence<D>(store: &RefCell<State<D>>, by: Loss) {
+fn fence<D>(store: &RefCell<State<D>>, by: FenceReason) {
     let on_fenced = {
         let mut state = store.borrow_mut();
         state.lost = true;
@@ -432,7 +433,7 @@ impl<D: BlockDevice + 'static> State<D> {
     /// True unless marking these members failed would stop a data group that serves now.
     ///
     /// Groups of the write log do not count, because the cache still holds in memory what the log holds.
-    fn can_spare(&self, failed: &[Uuid]) -> bool {
+    fn tolerates_loss(&self, failed: &[Uuid]) -> bool {
         let loses = |group: &&GroupRecord| group.members.iter().any(|member| failed.contains(&member.disk));
         let serves_without = |group: &GroupRecord, lost: &[Uuid]| {
             // A member being rebuilt cannot replace one that is lost.
@@ -453,7 +454,7 @@ impl<D: BlockDevice + 'static> State<D> {
     }
 
     /// Starts a commit of the current catalog with the next generation: returns one write per disk.
-    fn start(&mut self) -> Vec<impl Future<Output = Took<D>> + use<D>> {
+    fn start(&mut self) -> Vec<impl Future<Output = CommitResult<D>> + use<D>> {
         self.generation += 1;
         let generation = self.generation;
         let members = self.catalog.groups.iter_mut().flat_map(|group| &mut group.members);
@@ -464,10 +465,10 @@ impl<D: BlockDevice + 'static> State<D> {
         }
         // Our own bug is caught here, before it reaches a disk.
         assert!(self.catalog.check().is_ok(), "no commit writes a catalog that contradicts itself");
-        let body = Body { bytes: self.catalog.emit().into(), whole: std::mem::take(&mut self.whole) };
+        let body = Body { bytes: self.catalog.emit().into(), full_slot: std::mem::take(&mut self.full_slot) };
         let catalog = &self.catalog;
         let is_member = |disk: Uuid| catalog.member(disk).is_some_and(|member| member.state.takes_part());
-        let is_guest = |disk: Uuid| self.guests.contains(&disk);
+        let is_guest = |disk: Uuid| self.joining.contains(&disk);
         self.disks
             .iter()
             .filter(|(id, _)| is_member(*id) || is_guest(*id))
@@ -496,19 +497,19 @@ async fn commit_one<D: BlockDevice>(
     slot: NewSlot,
     guard: Option<Claim>,
     pause: Option<Pause>,
-) -> Took<D> {
+) -> CommitResult<D> {
     // A slot that has the commit is not written again, so that one of the two stays intact when a retry is
     // interrupted.
     let left = Cell::new(&ALL_SLOTS[..]);
     let attempt = async || commit_to(id, &disk, &slot, guard.as_ref(), &left).await;
     // Only lack of space is retried: a thin LUN or a full file system below may get space again. Other errors
     // fail the disk.
-    let may_pass = |missed: &Missed| matches!(missed, Missed::Io(IoError { kind: IoErrorKind::NoSpace, .. }));
+    let may_pass = |missed: &CommitError| matches!(missed, CommitError::Io(IoError { kind: IoErrorKind::NoSpace, .. }));
     let mut result = attempt().await;
     if let Some(pause) = pause {
         result = retry_on_error(&pause, result, may_pass, attempt).await;
     }
-    Took { id, disk, result }
+    CommitResult { id, disk, result }
 }
 
 async fn commit_to<D: BlockDevice>(
@@ -517,17 +518,17 @@ async fn commit_to<D: BlockDevice>(
     new: &NewSlot,
     guard: Option<&Claim>,
     left: &Cell<&[usize]>,
-) -> Result<(), Missed> {
+) -> Result<(), CommitError> {
     if let Some(own) = guard {
         // Read before every commit: a disk that shows another owner must not be written.
-        let sight = OwnershipState::of(&**disk, new.pool, id, Some(own)).await;
-        if let Some(loss) = sight.loss {
-            return Err(Missed::Fenced(loss));
+        let sight = OwnershipState::read(&**disk, new.pool, id, Some(own)).await;
+        if let Some(loss) = sight.fence_reason {
+            return Err(CommitError::Fenced(loss));
         }
         // A disk whose marks cannot be read may belong to another owner, so it does not get the commit.
-        sight.marks.map_err(Missed::Io)?;
+        sight.marks.map_err(CommitError::Io)?;
     }
-    new.write(id, &**disk, left).await.map_err(Missed::Io)
+    new.write(id, &**disk, left).await.map_err(CommitError::Io)
 }
 
 impl NewSlot {
@@ -537,7 +538,7 @@ impl NewSlot {
     /// *Durability*: when it returns.
     pub(crate) async fn write<D: BlockDevice>(&self, id: Uuid, disk: &D, left: &Cell<&[usize]>) -> Result<(), IoError> {
         assert!((1..SINCE_NEXT).contains(&self.generation), "a commit has a generation");
-        let data: View = slot::emit(self.pool, id, self.generation, &self.body.bytes, self.body.whole);
+        let data: View = slot::emit(self.pool, id, self.generation, &self.body.bytes, self.body.full_slot);
         while let [slot, behind @ ..] = left.get() {
             let written = disk.write(Lba(SLOT_STARTS[*slot]), data.clone()).await?;
             // Flushed before the other slot is written: at any time one of the two is intact.

@@ -2,9 +2,9 @@
 
 mod copy;
 
-pub use copy::Copied;
+pub use copy::CopyProgress;
 
-use crate::crypt::Cover;
+use crate::crypt::Encryption;
 use crate::family::plan::MappedRun;
 use crate::family::{Branch, Family, MapError};
 use crate::layout::BLOCK_BYTES;
@@ -17,27 +17,27 @@ use uuid::Uuid;
 
 /// Open volume of a family, or one of its snapshots (read-only): a device with blocks of 4096 bytes.
 ///
-/// When its size is not a whole number of blocks, [`Sectors`](crate::Sectors) hides the rest. Unwritten and
+/// When its size is not a whole number of blocks, [`Emulated512`](crate::Emulated512) hides the rest. Unwritten and
 /// discarded blocks read as zeros. A write without space fails with `NoSpace` and changes nothing. Writes are
 /// durable after a flush.
 pub struct ThinVolume<D, G> {
     family: Rc<Family<D, G>>,
     branch: Rc<Branch>,
     id: Uuid,
-    viewer: Viewer,
+    view: BranchView,
     usage: Usage,
 }
 
 /// View of the branch: the volume itself or one of its snapshots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Viewer {
+pub(crate) enum BranchView {
     Volume,
     Snapshot { epoch: u64, size_bytes: u64, mapped: u64 },
 }
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> ThinVolume<D, G> {
-    pub(crate) fn new(family: Rc<Family<D, G>>, branch: Rc<Branch>, id: Uuid, viewer: Viewer) -> Self {
-        Self { family, branch, id, viewer, usage: Usage::default() }
+    pub(crate) fn new(family: Rc<Family<D, G>>, branch: Rc<Branch>, id: Uuid, viewer: BranchView) -> Self {
+        Self { family, branch, id, view: viewer, usage: Usage::default() }
     }
 
     /// UUID of the volume or snapshot.
@@ -47,9 +47,9 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> ThinVolume<D, G> {
 
     /// Size in bytes as hosts see it.
     pub fn size_bytes(&self) -> u64 {
-        match self.viewer {
-            Viewer::Volume => self.branch.size_bytes.get(),
-            Viewer::Snapshot { size_bytes, .. } => size_bytes,
+        match self.view {
+            BranchView::Volume => self.branch.size_bytes.get(),
+            BranchView::Snapshot { size_bytes, .. } => size_bytes,
         }
     }
 
@@ -65,20 +65,20 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> ThinVolume<D, G> {
 
     /// True when the data is encrypted on the disks.
     pub fn is_encrypted(&self) -> bool {
-        !matches!(self.family.data.cover(), Cover::Plain)
+        !matches!(self.family.data.encryption(), Encryption::Plain)
     }
 
     /// True for a snapshot.
     pub fn is_read_only(&self) -> bool {
-        self.viewer != Viewer::Volume
+        self.view != BranchView::Volume
     }
 
     /// Returns the mapped and unmapped runs of `extent` from its first block on, at most `runs_max`; the last
     /// may end before `extent` does.
     pub async fn mapped(&self, extent: Extent, runs_max: usize) -> Result<Vec<MappedRun>, IoError> {
         let _operation = self.enter(extent)?;
-        let mapped = self.family.mapped(&self.branch, self.stands(), extent, runs_max).await;
-        mapped.map_err(|error| error.told(extent))
+        let mapped = self.family.mapped(&self.branch, self.view_epoch(), extent, runs_max).await;
+        mapped.map_err(|error| error.into_io_error(extent))
     }
 
     /// Closes the device: waits for operations in flight and rejects later ones.
@@ -87,10 +87,10 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> ThinVolume<D, G> {
     }
 
     // A volume is always viewed at its current epoch, which a snapshot raises.
-    fn stands(&self) -> u64 {
-        match self.viewer {
-            Viewer::Volume => self.branch.epoch.get(),
-            Viewer::Snapshot { epoch, .. } => epoch,
+    fn view_epoch(&self) -> u64 {
+        match self.view {
+            BranchView::Volume => self.branch.epoch.get(),
+            BranchView::Snapshot { epoch, .. } => epoch,
         }
     }
 
@@ -108,12 +108,12 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> ThinVolume<D, G> {
         self.enter(extent)
     }
 
-    fn told(&self, error: MapError, extent: Extent) -> IoError {
+    fn io_error(&self, error: MapError, extent: Extent) -> IoError {
         // A full pool is reported here, once per refused write, for the operator's alert.
         if error == MapError::Full {
             self.family.shared.report_exhausted(self.id);
         }
-        error.told(extent)
+        error.into_io_error(extent)
     }
 }
 
@@ -128,21 +128,21 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> BlockDevice for ThinVol
             // Data enters the map, and survives power loss, only with a flush.
             volatile_cache: true,
             discard_zeroes: true,
-            prefers_fresh: false,
+            prefers_unlogged: false,
         }
     }
 
     async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
         let _operation = self.enter(extent)?;
-        let read = self.family.read(&self.branch, self.stands(), extent).await;
-        read.map_err(|error| error.told(extent))
+        let read = self.family.read(&self.branch, self.view_epoch(), extent).await;
+        read.map_err(|error| error.into_io_error(extent))
     }
 
     async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
         let extent = self.geometry().extent_of(start, data.len())?;
         let _operation = self.enter_to_write(extent)?;
         let written = self.family.write(&self.branch, extent, data).await;
-        written.map(|()| Written::attest()).map_err(|error| self.told(error, extent))
+        written.map(|()| Written::attest()).map_err(|error| self.io_error(error, extent))
     }
 
     async fn write_atomic(&self, start: Lba, data: View) -> Result<Written, IoError> {
@@ -153,7 +153,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> BlockDevice for ThinVol
         }
         let _operation = self.enter_to_write(extent)?;
         let written = self.family.write_atomic(&self.branch, extent, data).await;
-        written.map(|()| Written::attest()).map_err(|error| self.told(error, extent))
+        written.map(|()| Written::attest()).map_err(|error| self.io_error(error, extent))
     }
 
     fn atomic_bytes_max(&self) -> u32 {
@@ -172,7 +172,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> BlockDevice for ThinVol
         }
         // Data, catalog and map log become stable in this order; concurrent flushes share one commit.
         let committed = self.family.commit().await;
-        committed.map(|()| Stable::attest()).map_err(|error| self.told(error, all))
+        committed.map(|()| Stable::attest()).map_err(|error| self.io_error(error, all))
     }
 
     async fn run(&self, extent: Extent) -> Result<Run, IoError> {
@@ -182,9 +182,9 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> BlockDevice for ThinVol
 
     fn space(&self) -> Option<Space> {
         let granule = u64::from(self.granule_bytes());
-        let (mapped, free_bytes) = match self.viewer {
-            Viewer::Volume => (self.branch.mapped.get(), self.family.free_bytes(&self.branch)),
-            Viewer::Snapshot { mapped, .. } => (mapped, 0),
+        let (mapped, free_bytes) = match self.view {
+            BranchView::Volume => (self.branch.mapped.get(), self.family.free_bytes(&self.branch)),
+            BranchView::Snapshot { mapped, .. } => (mapped, 0),
         };
         Some(Space { mapped_bytes: mapped * granule, free_bytes, granule_bytes: self.granule_bytes() })
     }
@@ -192,6 +192,6 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> BlockDevice for ThinVol
     async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
         let _operation = self.enter_to_write(extent)?;
         let discarded = self.family.discard(&self.branch, extent).await;
-        discarded.map(|()| Written::attest()).map_err(|error| self.told(error, extent))
+        discarded.map(|()| Written::attest()).map_err(|error| self.io_error(error, extent))
     }
 }

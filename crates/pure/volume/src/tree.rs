@@ -32,7 +32,7 @@ pub(crate) trait Pages {
     async fn store(&self, level: u8, entries: &[(Key, u64)]) -> Result<u64, Self::Error>;
 
     /// Releases a page that the new tree does not contain; the old tree still does.
-    fn give_up(&self, number: u64);
+    fn release(&self, number: u64);
 }
 
 /// Inconsistency in a tree or map.

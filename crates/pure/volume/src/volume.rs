@@ -4,7 +4,7 @@ mod initialise;
 
 use crate::layout::BLOCK_BYTES;
 use crate::map::{Map, Piece};
-use crate::pool::{Gate, Shared};
+use crate::pool::{Shared, WriteGate};
 use crate::usage::{Operation, Usage};
 use block::{BlockDevice, Blocks, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
 use futures_util::future::{join_all, try_join_all};
@@ -17,7 +17,7 @@ use uuid::Uuid;
 /// Open volume: a device with blocks of 4096 bytes.
 ///
 /// When its size is not a whole number of blocks, the rest of its last block reads as zeros and
-/// [`Sectors`](crate::Sectors) hides it. Unwritten slabs read as zeros; the first write to a slab zeroes it and
+/// [`Emulated512`](crate::Emulated512) hides it. Unwritten slabs read as zeros; the first write to a slab zeroes it and
 /// commits that.
 pub struct Volume<D, G> {
     shared: Rc<Shared<D, G>>,
@@ -39,7 +39,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Volume<D, G> {
     /// Opens the volume `id` of the catalog, all of whose changes are committed.
     pub(crate) fn open(shared: Rc<Shared<D, G>>, id: Uuid) -> Option<Self> {
         let slab_blocks = shared.slab_blocks();
-        let (map, size_bytes, block_bytes) = shared.store.look(|catalog| {
+        let (map, size_bytes, block_bytes) = shared.store.with_catalog(|catalog| {
             let record = catalog.volume(id)?;
             Some((Map::of(&record.segments, &slab_blocks), record.size_bytes, record.block_bytes))
         })?;
@@ -76,7 +76,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Volume<D, G> {
     /// Grows the open volume to `size_bytes`; the catalog has its segments already.
     pub(crate) fn grow(&self, size_bytes: u64) {
         let slab_blocks = self.shared.slab_blocks();
-        self.shared.store.look(|catalog| {
+        self.shared.store.with_catalog(|catalog| {
             if let Some(record) = catalog.volume(self.id) {
                 self.map.borrow_mut().grow(&record.segments, &slab_blocks);
             }
@@ -106,7 +106,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Volume<D, G> {
         self.map.borrow().pieces(extent).collect()
     }
 
-    fn gate(&self, piece: &Piece) -> &Gate<G> {
+    fn gate(&self, piece: &Piece) -> &WriteGate<G> {
         self.shared.gate(piece.group)
     }
 
@@ -114,19 +114,19 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Volume<D, G> {
         if !piece.initialised {
             return Ok(View::zeroed(bytes(piece.extent.len)).into());
         }
-        self.gate(&piece).device().read(piece.extent).await.map_err(|error| piece.told(error))
+        self.gate(&piece).device().read(piece.extent).await.map_err(|error| piece.translate_error(error))
     }
 
     async fn write_piece(&self, piece: Piece, data: View) -> Result<Written, IoError> {
         assert_eq!(data.len(), bytes(piece.extent.len), "data fills its piece");
         if !piece.initialised {
             // The slab must be zeroed durably and recorded before the first write to it.
-            self.initialise(piece.slab).await.map_err(|error| piece.told(error))?;
+            self.initialise(piece.slab).await.map_err(|error| piece.translate_error(error))?;
         }
-        let writing = self.shared.begin_write(piece.group).await.map_err(|_| piece.refused())?;
+        let writing = self.shared.start_write(piece.group).await.map_err(|_| piece.refused())?;
         let written = self.gate(&piece).device().write(piece.extent.start, data).await;
         drop(writing);
-        written.map_err(|error| piece.told(error))
+        written.map_err(|error| piece.translate_error(error))
     }
 
     async fn discard_piece(&self, piece: Piece) -> Result<Written, IoError> {
@@ -134,10 +134,10 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Volume<D, G> {
         if !piece.initialised {
             return Ok(Written::attest());
         }
-        let writing = self.shared.begin_write(piece.group).await.map_err(|_| piece.refused())?;
+        let writing = self.shared.start_write(piece.group).await.map_err(|_| piece.refused())?;
         let written = self.gate(&piece).device().discard(piece.extent).await;
         drop(writing);
-        written.map_err(|error| piece.told(error))
+        written.map_err(|error| piece.translate_error(error))
     }
 }
 
@@ -154,13 +154,13 @@ fn geometry<D, G: BlockDevice>(shared: &Shared<D, G>, map: &Map, groups: &[u16],
         optimal_bytes: turns.and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(stripe_bytes),
         volatile_cache: below().any(|geometry| geometry.volatile_cache),
         discard_zeroes: below().all(|geometry| geometry.discard_zeroes),
-        prefers_fresh: false,
+        prefers_unlogged: false,
     }
 }
 
 impl Piece {
     /// Translates the extent of a group's error into the volume's addresses.
-    fn told(&self, error: IoError) -> IoError {
+    fn translate_error(&self, error: IoError) -> IoError {
         let shared = self.extent.intersection(error.extent);
         // An error elsewhere in the group, such as one of a stripe's other blocks, counts for the whole piece.
         if shared.is_empty() {

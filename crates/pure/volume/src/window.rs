@@ -28,7 +28,7 @@ impl<D: BlockDevice> Window<D> {
         self.area
     }
 
-    fn below(&self, extent: Extent) -> Extent {
+    fn translate(&self, extent: Extent) -> Extent {
         let below = Extent { start: self.area.start + (extent.start - Lba(0)), len: extent.len };
         // A member disk holds labels, marks and catalogs beside the array's area, so an address outside is a
         // bug.
@@ -37,7 +37,7 @@ impl<D: BlockDevice> Window<D> {
     }
 
     /// Translates the extent of an error into the window's addresses.
-    fn above(&self, error: IoError) -> IoError {
+    fn translate_error(&self, error: IoError) -> IoError {
         let shared = self.area.intersection(error.extent);
         let start = Lba(shared.start.0.saturating_sub(self.area.start.0));
         error.at(Extent { start, len: shared.len })
@@ -51,36 +51,39 @@ impl<D: BlockDevice> BlockDevice for Window<D> {
 
     async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
         self.geometry().admit(extent)?;
-        self.device.read(self.below(extent)).await.map_err(|error| self.above(error))
+        self.device.read(self.translate(extent)).await.map_err(|error| self.translate_error(error))
     }
 
     async fn read_hedged(&self, extent: Extent) -> Result<Rope, IoError> {
         self.geometry().admit(extent)?;
-        self.device.read_hedged(self.below(extent)).await.map_err(|error| self.above(error))
+        self.device.read_hedged(self.translate(extent)).await.map_err(|error| self.translate_error(error))
     }
 
     async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
         let extent = self.geometry().extent_of(start, data.len())?;
-        self.device.write(self.below(extent).start, data).await.map_err(|error| self.above(error))
+        self.device.write(self.translate(extent).start, data).await.map_err(|error| self.translate_error(error))
     }
 
-    async fn write_fresh(&self, start: Lba, data: View) -> Result<Written, IoError> {
+    async fn write_unlogged(&self, start: Lba, data: View) -> Result<Written, IoError> {
         let extent = self.geometry().extent_of(start, data.len())?;
-        self.device.write_fresh(self.below(extent).start, data).await.map_err(|error| self.above(error))
+        self.device
+            .write_unlogged(self.translate(extent).start, data)
+            .await
+            .map_err(|error| self.translate_error(error))
     }
 
     async fn flush(&self, after: Written) -> Result<Stable, IoError> {
-        self.device.flush(after).await.map_err(|error| self.above(error))
+        self.device.flush(after).await.map_err(|error| self.translate_error(error))
     }
 
     async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
         self.geometry().admit(extent)?;
-        self.device.discard(self.below(extent)).await.map_err(|error| self.above(error))
+        self.device.discard(self.translate(extent)).await.map_err(|error| self.translate_error(error))
     }
 
     async fn reserve(&self, extent: Extent) -> Result<(), IoError> {
         self.geometry().admit(extent)?;
-        self.device.reserve(self.below(extent)).await.map_err(|error| self.above(error))
+        self.device.reserve(self.translate(extent)).await.map_err(|error| self.translate_error(error))
     }
 }
 
@@ -110,6 +113,6 @@ mod tests {
     fn window_error_is_told_in_its_own_addresses() {
         let window = Window::new(Ram::new(4096, Blocks(8)), Extent::new(2, 4));
         let below = IoError::new(block::IoErrorKind::Medium, Extent::new(3, 1));
-        assert_eq!(window.above(below).extent, Extent::new(1, 1));
+        assert_eq!(window.translate_error(below).extent, Extent::new(1, 1));
     }
 }

@@ -17,7 +17,7 @@ mod writes;
 pub(crate) use requests::text;
 pub(crate) use writes::send_whole;
 
-use crate::{Aim, Found};
+use crate::{CheckResult, TestTarget};
 
 /// Check of one rule of a standard.
 pub struct Check {
@@ -31,18 +31,33 @@ pub struct Check {
     pub destroys: bool,
     /// False for checks that run before a login succeeds and therefore need no access.
     pub logs_in: bool,
-    pub(crate) play: fn(&Aim) -> Found,
+    pub(crate) play: fn(&TestTarget) -> CheckResult,
 }
 
-const fn check(name: &'static str, section: &'static str, rule: &'static str, play: fn(&Aim) -> Found) -> Check {
+const fn check(
+    name: &'static str,
+    section: &'static str,
+    rule: &'static str,
+    play: fn(&TestTarget) -> CheckResult,
+) -> Check {
     Check { name, section, rule, destroys: false, logs_in: true, play }
 }
 
-const fn stranger(name: &'static str, section: &'static str, rule: &'static str, play: fn(&Aim) -> Found) -> Check {
+const fn without_login(
+    name: &'static str,
+    section: &'static str,
+    rule: &'static str,
+    play: fn(&TestTarget) -> CheckResult,
+) -> Check {
     Check { name, section, rule, destroys: false, logs_in: false, play }
 }
 
-const fn destructive(name: &'static str, section: &'static str, rule: &'static str, play: fn(&Aim) -> Found) -> Check {
+const fn destructive(
+    name: &'static str,
+    section: &'static str,
+    rule: &'static str,
+    play: fn(&TestTarget) -> CheckResult,
+) -> Check {
     Check { name, section, rule, destroys: true, logs_in: true, play }
 }
 
@@ -55,12 +70,12 @@ pub const CHECKS: &[Check] = &[
     check("login.portal-group", "13.9", "the first response names the target portal group", login::portal_group),
     check("login.declared-length", "13.12", "the MaxRecvDataSegmentLength that the target declares is in its range", login::declared_length),
     check("login.key-twice", "6.3", "a key that comes twice ends the login", login::key_twice),
-    stranger("login.stage-skipped", "6.3", "a request to be in full feature phase already is refused", login::stage_skipped),
+    without_login("login.stage-skipped", "6.3", "a request to be in full feature phase already is refused", login::stage_skipped),
     check("login.version", "11.13.5", "a version that nobody speaks is refused with 0205", login::version),
     check("login.unknown-target", "11.13.5", "a target that is not there is refused with 0203, or a stranger with 0202", login::unknown_target),
     check("login.unknown-session", "11.13.5", "a session that is not there cannot be joined: 020a", login::unknown_session),
-    stranger("login.command-first", "6.3", "nothing but a login is taken before a login", login::command_first),
-    stranger("login.long-segment", "6.2", "a login PDU of 16 MiB is not waited for", login::long_segment),
+    without_login("login.command-first", "6.3", "nothing but a login is taken before a login", login::command_first),
+    without_login("login.long-segment", "6.2", "a login PDU of 16 MiB is not waited for", login::long_segment),
     check("login.text-in-parts", "6.2", "text that continues in the next PDU is answered empty, then as one", login::text_in_parts),
     check("login.redirect", "11.13.5", "where a login is sent elsewhere, it goes on there", login::redirect),
     check("numbers.order", "4.2.2.1", "a command ahead of a hole waits for it", numbers::order),

@@ -1,9 +1,9 @@
 //! Discovery session: lists the targets that a portal offers to an initiator, and their addresses.
 
-use crate::aim::PATIENCE;
 use crate::checks::text;
 use crate::session::{LoginOutcome, Session};
-use crate::{Aim, Finding};
+use crate::test_target::PATIENCE;
+use crate::{Finding, TestTarget};
 use iscsi::IscsiName;
 use iscsi::login::InitiatorAuth;
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub struct NotDiscovered(String);
 ///
 /// *Errors*: the portal is not reachable, or the login is refused.
 pub fn discover(portal: &str, initiator: &IscsiName) -> Result<Vec<Discovered>, NotDiscovered> {
-    let aim = Aim {
+    let aim = TestTarget {
         portal: portal.to_owned(),
         // A placeholder: a discovery session has no TargetName, which is removed below.
         target: initiator.clone(),

@@ -8,21 +8,21 @@
 //! Called by `blockyard conform`. It depends on no part of the engine, only on the PDU codecs, the login of the
 //! initiator, sense data and CRC32C.
 
-mod aim;
-mod answered;
 mod checks;
+mod command_result;
 mod discover;
-mod done;
-mod knock;
+mod login_probe;
 pub mod ready;
+mod response_tracker;
 mod session;
-mod unasked;
+mod test_target;
+mod unsolicited;
 mod wire;
 
-pub use aim::{Aim, AimError};
 pub use checks::{CHECKS, Check};
 pub use discover::{Discovered, NotDiscovered, discover};
-pub use knock::{Shut, probe_login};
+pub use login_probe::{LoginFailure, probe_login};
+pub use test_target::{TestTarget, TestTargetError};
 
 /// Verdict of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,17 +45,17 @@ pub(crate) enum Finding {
 }
 
 /// Result of a part of a check.
-pub(crate) type Found<T = ()> = Result<T, Finding>;
+pub(crate) type CheckResult<T = ()> = Result<T, Finding>;
 
 /// Returns a violation with the text of `otherwise` unless `holds`.
-pub(crate) fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Found {
+pub(crate) fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> CheckResult {
     if holds { Ok(()) } else { Err(Finding::Wrong(otherwise())) }
 }
 
 impl Check {
     /// Runs the check.
     #[must_use]
-    pub fn run(&self, aim: &Aim) -> Verdict {
+    pub fn run(&self, aim: &TestTarget) -> Verdict {
         match (self.play)(aim) {
             Ok(()) => Verdict::Passed,
             Err(Finding::Wrong(how)) => Verdict::Failed(how),

@@ -4,11 +4,11 @@
 //! block that the caller names, and that block is rewritten with its own content.
 
 mod needs;
-mod tried;
+mod probes;
 mod unit;
 
 use crate::session::Session;
-use crate::{Aim, Finding, Found, Verdict, probe_login};
+use crate::{CheckResult, Finding, TestTarget, Verdict, probe_login};
 use unit::Unit;
 
 /// Intended use of a unit.
@@ -38,7 +38,7 @@ pub struct Requirement {
     pub rule: &'static str,
     /// Advice when it is not met: for a unit of Blockyard, and for a unit of another target.
     fixes: [&'static str; 2],
-    play: fn(&mut Unit) -> Found,
+    play: fn(&mut Unit) -> CheckResult,
 }
 
 const fn need(
@@ -46,7 +46,7 @@ const fn need(
     purposes: &'static [Purpose],
     rule: &'static str,
     fix: &'static str,
-    play: fn(&mut Unit) -> Found,
+    play: fn(&mut Unit) -> CheckResult,
 ) -> Requirement {
     Requirement { name, purposes, rule, fixes: [fix, fix], play }
 }
@@ -74,13 +74,13 @@ pub const NEEDS: &[Requirement] = &[
     need("identity.version", &[WindowsCluster], "the unit keeps SPC-3 or later", NO_FIX, needs::version),
     ours("blockyard portal group TAG access=optimized", need("paths.alua", &[WindowsCluster, Vmware, Proxmox, OracleRac], "target port groups are told (ALUA), and this path is active", "set the access state of this target port group to active/optimized", needs::alua)),
     need("paths.reset", &[WindowsCluster, Vmware], "LOGICAL UNIT RESET and ABORT TASK are supported", NO_FIX, needs::reset),
-    need("reservations.actions", FENCING, "PERSISTENT RESERVE OUT registers, reserves, releases, clears, preempts and preempts and aborts", NO_FIX, tried::actions),
+    need("reservations.actions", FENCING, "PERSISTENT RESERVE OUT registers, reserves, releases, clears, preempts and preempts and aborts", NO_FIX, probes::actions),
     need("reservations.type", FENCING, "the type Write Exclusive, Registrants Only is supported", NO_FIX, needs::kind),
     ours("keep the volume in a pool: what has no pool keeps no reservations", need("reservations.survive", FENCING, "reservations can survive power loss (PTPL_C)", "let the target keep reservations on disk (APTPL), if it can", needs::survive)),
     ours("blockyard volume reservations VOLUME --clear, when no cluster is using it", need("reservations.free", FENCING, "no other nexus has reserved the unit", "clear the reservation, when no cluster is using the unit: sg_persist", needs::free)),
-    need("vmfs.ats", &[Vmware], "COMPARE AND WRITE of at least one block (ATS)", NO_FIX, tried::compare_and_write),
-    need("vmfs.xcopy", &[Vmware], "EXTENDED COPY (full copy)", NO_FIX, tried::extended_copy),
-    need("vmfs.write-same", &[Vmware], "WRITE SAME (16) (block zeroing)", NO_FIX, tried::write_same),
+    need("vmfs.ats", &[Vmware], "COMPARE AND WRITE of at least one block (ATS)", NO_FIX, probes::compare_and_write),
+    need("vmfs.xcopy", &[Vmware], "EXTENDED COPY (full copy)", NO_FIX, probes::extended_copy),
+    need("vmfs.write-same", &[Vmware], "WRITE SAME (16) (block zeroing)", NO_FIX, probes::write_same),
     ours("make the volume with --thin; file volumes cannot give blocks back", need("thin.unmap", &[Vmware, Proxmox], "UNMAP in granules of at most 1 MiB, which begin at block 0", "make the unit thin, with granules of at most 1 MiB", needs::unmap)),
     ours("make the volume with --thin", need("thin.zeros", &[Vmware, Proxmox], "unmapped blocks read as zeros", "make the unit thin, and let it tell that unmapped blocks read as zeros", needs::zeros)),
     ours("make the volume with --thin in a pool", need("thin.thresholds", &[Vmware], "thresholds are told before the pool is full, so that virtual machines are paused and not broken", "make the unit thin, with thresholds", needs::thresholds)),
@@ -96,7 +96,7 @@ pub struct Reached {
 /// Logs in and waits until the unit is ready.
 ///
 /// *Errors*: a sentence that says why it is not, and what to do.
-pub fn reach(aim: &Aim) -> Result<Reached, String> {
+pub fn reach(aim: &TestTarget) -> Result<Reached, String> {
     probe_login(aim).map_err(|shut| shut.to_string())?;
     let told = Session::login(aim, |_| {}).and_then(|mut session| {
         session.is_lenient = true;
@@ -118,7 +118,7 @@ impl Requirement {
 
     /// Checks the requirement. `scratch` is a block that may be overwritten with its own content.
     #[must_use]
-    pub fn ask(&self, aim: &Aim, scratch: Option<u64>) -> Verdict {
+    pub fn ask(&self, aim: &TestTarget, scratch: Option<u64>) -> Verdict {
         let asked = Session::login(aim, |_| {}).and_then(|mut session| {
             session.is_lenient = true;
             session.ready()?;

@@ -1,9 +1,9 @@
 //! Session that runs one command at a time and checks every sequence number.
 
-use crate::answered::Answered;
-pub(crate) use crate::done::Done;
+pub(crate) use crate::command_result::CommandResult;
+use crate::response_tracker::ResponseTracker;
 use crate::wire::{Pdu, Received, Wire};
-use crate::{Aim, Finding, Found, ensure, unasked};
+use crate::{CheckResult, Finding, TestTarget, ensure, unsolicited};
 use iscsi::login::{InitiatorConfig, InitiatorLogin, InitiatorStep};
 use iscsi::pdu::{
     AsyncEvent, Bhs, CmdSn, InitiatorTaskTag, Lun, NopIn, NopOut, Residual, ScsiCommand, SegmentLengths, StatSn,
@@ -33,12 +33,12 @@ pub(crate) struct Session {
     pub(crate) leaves: bool,
     /// Omits the checks of PDU formats and residuals; set when only the unit is examined.
     pub(crate) is_lenient: bool,
-    answered: Answered,
+    answered: ResponseTracker,
 }
 
 /// PDU or event that arrived without a request.
 #[derive(Debug)]
-pub(crate) enum Unasked {
+pub(crate) enum Unsolicited {
     Ping(NopIn),
     Message(AsyncEvent),
     /// Nothing arrived in time.
@@ -57,7 +57,7 @@ pub(crate) enum LoginOutcome {
 
 impl Session {
     /// Logs in with the default parameters, as modified by `change`; a refusal makes the check not testable.
-    pub(crate) fn login(aim: &Aim, change: impl Fn(&mut InitiatorConfig)) -> Found<Self> {
+    pub(crate) fn login(aim: &TestTarget, change: impl Fn(&mut InitiatorConfig)) -> CheckResult<Self> {
         match Self::enter(aim, change)? {
             LoginOutcome::In(session) => Ok(*session),
             LoginOutcome::Refused(status) => Err(Finding::Untried(format!("the login was refused: {status}"))),
@@ -66,7 +66,7 @@ impl Session {
     }
 
     /// Logs in and returns the outcome, following redirects.
-    pub(crate) fn enter(aim: &Aim, change: impl Fn(&mut InitiatorConfig)) -> Found<LoginOutcome> {
+    pub(crate) fn enter(aim: &TestTarget, change: impl Fn(&mut InitiatorConfig)) -> CheckResult<LoginOutcome> {
         let mut config = InitiatorConfig::new(aim.initiator.clone(), Some(aim.target.clone()));
         config.auth = aim.auth.clone();
         change(&mut config);
@@ -81,7 +81,7 @@ impl Session {
     }
 
     /// Returns the portal to which the login is redirected, if any.
-    pub(crate) fn elsewhere(aim: &Aim) -> Found<Option<String>> {
+    pub(crate) fn elsewhere(aim: &TestTarget) -> CheckResult<Option<String>> {
         let mut config = InitiatorConfig::new(aim.initiator.clone(), Some(aim.target.clone()));
         config.auth = aim.auth.clone();
         let entered = Self::enter_at(&aim.portal, &config, aim)?;
@@ -89,7 +89,7 @@ impl Session {
     }
 
     /// Logs in at one portal; `Err` holds the address of a redirect.
-    fn enter_at(portal: &str, config: &InitiatorConfig, aim: &Aim) -> Found<Result<LoginOutcome, String>> {
+    fn enter_at(portal: &str, config: &InitiatorConfig, aim: &TestTarget) -> CheckResult<Result<LoginOutcome, String>> {
         let mut wire = Wire::connect_to(portal, aim.patience)?;
         let mut login = InitiatorLogin::new(config.clone(), random()?);
         let (mut stat_sn, mut numbers) = (StatSn(0), (config.cmd_sn, config.cmd_sn));
@@ -106,7 +106,7 @@ impl Session {
                     // Digests begin with the first PDU of full feature phase.
                     let (exp_cmd_sn, max_cmd_sn) = numbers;
                     let (lun, cmd_sn) = (Lun(scsi::Lun::of(aim.lun).0), agreed.identity.cmd_sn);
-                    let (agreed, tag, answered) = (*agreed, 0, Answered::default());
+                    let (agreed, tag, answered) = (*agreed, 0, ResponseTracker::default());
                     let session = Self {
                         wire,
                         agreed,
@@ -122,7 +122,7 @@ impl Session {
                     };
                     return Ok(Ok(LoginOutcome::In(Box::new(session))));
                 }
-                Some(InitiatorStep::Refused { elsewhere: Some(address), .. }) => return Ok(Err(address)),
+                Some(InitiatorStep::Refused { redirect_address: Some(address), .. }) => return Ok(Err(address)),
                 Some(InitiatorStep::Refused { status, .. }) => return Ok(Ok(LoginOutcome::Refused(status))),
                 Some(InitiatorStep::Failed(violation)) => {
                     return Err(Finding::Wrong(format!("its login breaks a rule: {violation}")));
@@ -188,7 +188,7 @@ impl Session {
     }
 
     /// Runs a command that reads.
-    pub(crate) fn read(&mut self, cdb: &[u8], bytes: u32) -> Found<Done> {
+    pub(crate) fn read(&mut self, cdb: &[u8], bytes: u32) -> CheckResult<CommandResult> {
         let command = self.read_command(cdb, bytes);
         let tag = self.send(&command);
         let done = self.finish(tag)?;
@@ -203,7 +203,7 @@ impl Session {
     /// CmdSN, so it is not checked there.
     ///
     /// *Source*: RFC 7143 §4.2.2.1.
-    fn is_acknowledged(&self) -> Found {
+    fn is_acknowledged(&self) -> CheckResult {
         let due = self.cmd_sn;
         ensure(self.agreed.connections_max > 1 || self.exp_cmd_sn == due, || {
             format!("ExpCmdSN is {} behind an answer, and {} is the next command", self.exp_cmd_sn.0, due.0)
@@ -211,7 +211,7 @@ impl Session {
     }
 
     /// Sends TEST UNIT READY until the unit attentions that are pending are reported.
-    pub(crate) fn ready(&mut self) -> Found {
+    pub(crate) fn ready(&mut self) -> CheckResult {
         // A bound, so that a target whose unit attentions never end fails the check.
         for _ in 0..8 {
             let done = self.read(&[0; 6], 0)?;
@@ -225,7 +225,7 @@ impl Session {
     }
 
     /// Returns the reason for which the unit is not usable.
-    fn unready(&self, done: &Done) -> Finding {
+    fn unready(&self, done: &CommandResult) -> Finding {
         let number = scsi::Lun(self.lun.0).number().unwrap_or_default();
         let why = match done.sensed().filter(|_| done.status == 2).map(|sensed| sensed.triple()) {
             Some((5, 0x25, 0)) => {
@@ -243,35 +243,35 @@ impl Session {
 
     /// Receives and checks the next PDU that answers a request. Pings and messages of the target do not extend the
     /// timeout.
-    pub(crate) fn hear(&mut self) -> Found<(TargetPdu, Pdu)> {
+    pub(crate) fn receive(&mut self) -> CheckResult<(TargetPdu, Pdu)> {
         let until = self.wire.patience_ends();
         loop {
             let pdu = self.wire.expect_by(until)?;
             match self.admit(&pdu)? {
                 TargetPdu::NopIn(ping) if ping.initiator_task_tag.is_reserved() => self.answer_ping(&ping),
-                TargetPdu::Async(message) => self.outlive(message.event)?,
+                TargetPdu::Async(message) => self.survives(message.event)?,
                 parsed => return Ok((parsed, pdu)),
             }
         }
     }
 
     /// Receives what arrives before `until` without a request.
-    pub(crate) fn unasked(&mut self, until: Instant) -> Found<Unasked> {
+    pub(crate) fn unasked(&mut self, until: Instant) -> CheckResult<Unsolicited> {
         let left = until.saturating_duration_since(Instant::now());
         // A read timeout of zero is an error of the socket API.
         match self.wire.listen(left.max(Duration::from_millis(1)))? {
-            Received::Silence => Ok(Unasked::Nothing),
-            Received::Closed => Ok(Unasked::End),
+            Received::Silence => Ok(Unsolicited::Nothing),
+            Received::Closed => Ok(Unsolicited::End),
             Received::Pdu(pdu) => match self.admit(&pdu)? {
-                TargetPdu::NopIn(ping) if ping.initiator_task_tag.is_reserved() => Ok(Unasked::Ping(ping)),
-                TargetPdu::Async(message) => Ok(Unasked::Message(message.event)),
+                TargetPdu::NopIn(ping) if ping.initiator_task_tag.is_reserved() => Ok(Unsolicited::Ping(ping)),
+                TargetPdu::Async(message) => Ok(Unsolicited::Message(message.event)),
                 other => Err(Finding::Wrong(format!("nobody asked, and it said {other:?}"))),
             },
         }
     }
 
     /// Checks that the session survives the event.
-    pub(crate) fn outlive(&self, event: AsyncEvent) -> Found {
+    pub(crate) fn survives(&self, event: AsyncEvent) -> CheckResult {
         match event {
             AsyncEvent::ConnectionDropped { .. } | AsyncEvent::SessionDropped { .. } if !self.leaves => {
                 Err(Finding::Wrong(format!("it says {event:?}")))
@@ -285,24 +285,29 @@ impl Session {
     }
 
     /// Checks that nothing but pings and messages arrives for [`SILENCE`](crate::wire::SILENCE).
-    pub(crate) fn expect_silence(&mut self) -> Found {
+    pub(crate) fn expect_silence(&mut self) -> CheckResult {
         let until = Instant::now() + crate::wire::SILENCE;
         loop {
             match self.unasked(until)? {
-                Unasked::Ping(ping) => self.answer_ping(&ping),
-                Unasked::Message(event) => self.outlive(event)?,
-                Unasked::Nothing => return Ok(()),
-                Unasked::End => return Err(Finding::Wrong("it closed the connection".to_owned())),
+                Unsolicited::Ping(ping) => self.answer_ping(&ping),
+                Unsolicited::Message(event) => self.survives(event)?,
+                Unsolicited::Nothing => return Ok(()),
+                Unsolicited::End => return Err(Finding::Wrong("it closed the connection".to_owned())),
             }
         }
     }
 
     /// Receives the answer to the command with this tag.
-    pub(crate) fn finish(&mut self, tag: u32) -> Found<Done> {
-        let mut done =
-            Done { status: 0, data: Vec::new(), residual: Residual::None, sense: Vec::new(), pieces: Vec::new() };
+    pub(crate) fn finish(&mut self, tag: u32) -> CheckResult<CommandResult> {
+        let mut done = CommandResult {
+            status: 0,
+            data: Vec::new(),
+            residual: Residual::None,
+            sense: Vec::new(),
+            pieces: Vec::new(),
+        };
         loop {
-            let (parsed, pdu) = self.hear()?;
+            let (parsed, pdu) = self.receive()?;
             match parsed {
                 TargetPdu::DataIn(data_in) if data_in.initiator_task_tag.0 == tag => {
                     done.data.extend_from_slice(&pdu.data);
@@ -310,11 +315,15 @@ impl Session {
                     // Phase collapse: the last Data-In carries the status, and no SCSI Response follows (RFC 7143
                     // §11.7.1).
                     if let Some(status) = data_in.status {
-                        return Ok(Done { status: status.status, residual: status.residual, ..done });
+                        return Ok(CommandResult { status: status.status, residual: status.residual, ..done });
                     }
                 }
                 TargetPdu::ScsiResponse(response) if response.initiator_task_tag.0 == tag => {
-                    return Ok(Done { data: done.data, pieces: done.pieces, ..Done::of(&response, &pdu) });
+                    return Ok(CommandResult {
+                        data: done.data,
+                        pieces: done.pieces,
+                        ..CommandResult::of(&response, &pdu)
+                    });
                 }
                 other => return Err(Finding::Wrong(format!("task {tag} was due, and it said {other:?}"))),
             }
@@ -325,9 +334,9 @@ impl Session {
     /// checks the format of unsolicited PDUs.
     ///
     /// *Source*: RFC 7143 §4.2.2.1, §4.2.2.2.
-    fn admit(&mut self, pdu: &Pdu) -> Found<TargetPdu> {
+    fn admit(&mut self, pdu: &Pdu) -> CheckResult<TargetPdu> {
         let parsed = pdu.parse()?;
-        unasked::check_format(&parsed, pdu, self.stat_sn)?;
+        unsolicited::check_format(&parsed, pdu, self.stat_sn)?;
         if !self.is_lenient {
             self.answered.judge(&parsed, pdu, self.stat_sn, self.agreed.error_recovery_level)?;
         }
@@ -376,10 +385,10 @@ impl Session {
     }
 
     /// Pings the target; the answer comes after all earlier answers.
-    pub(crate) fn ping(&mut self) -> Found {
+    pub(crate) fn ping(&mut self) -> CheckResult {
         let tag = self.next_tag();
         self.send_nop(InitiatorTaskTag(tag), b"conform");
-        match self.hear()? {
+        match self.receive()? {
             (TargetPdu::NopIn(nop_in), pdu) if nop_in.initiator_task_tag.0 == tag => {
                 ensure(pdu.data == b"conform", || "a ping came back with other data".to_owned())
             }
@@ -411,7 +420,7 @@ pub(crate) fn counted(pdu: &TargetPdu) -> Option<StatSn> {
 }
 
 /// Returns unpredictable bytes from the operating system.
-pub(crate) fn random() -> Found<[u8; 32]> {
+pub(crate) fn random() -> CheckResult<[u8; 32]> {
     let mut bytes = [0; 32];
     let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
     read.map(|()| bytes).map_err(|why| Finding::Untried(format!("this machine gives no random bytes: {why}")))

@@ -1,6 +1,6 @@
 //! TCP connection that sends and receives single PDUs; it adds nothing and tolerates no error.
 
-use crate::{Aim, Finding, Found};
+use crate::{CheckResult, Finding, TestTarget};
 use iscsi::pdu::{Bhs, SegmentLengths, TargetPdu};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -37,7 +37,7 @@ pub(crate) enum Received {
 }
 
 impl Pdu {
-    pub(crate) fn parse(&self) -> Found<TargetPdu> {
+    pub(crate) fn parse(&self) -> CheckResult<TargetPdu> {
         TargetPdu::parse(&self.header)
             .map_err(|violation| Finding::Wrong(format!("its PDU breaks a rule: {violation}")))
     }
@@ -45,12 +45,12 @@ impl Pdu {
 
 impl Wire {
     /// Connects to the portal of `aim`.
-    pub(crate) fn connect(aim: &Aim) -> Found<Self> {
+    pub(crate) fn connect(aim: &TestTarget) -> CheckResult<Self> {
         Self::connect_to(&aim.portal, aim.patience)
     }
 
     /// Connects to a portal; tries each of its addresses.
-    pub(crate) fn connect_to(portal: &str, patience: Duration) -> Found<Self> {
+    pub(crate) fn connect_to(portal: &str, patience: Duration) -> CheckResult<Self> {
         let unreachable = |why: std::io::Error| Finding::Untried(format!("{portal} cannot be reached: {why}"));
         let mut last = Finding::Untried(format!("{portal} has no address"));
         for address in portal.to_socket_addrs().map_err(unreachable)? {
@@ -98,12 +98,12 @@ impl Wire {
     }
 
     /// Receives the next PDU within the response timeout.
-    pub(crate) fn expect(&mut self) -> Found<Pdu> {
+    pub(crate) fn expect(&mut self) -> CheckResult<Pdu> {
         self.expect_by(self.patience_ends())
     }
 
     /// Receives the next PDU before `until`.
-    pub(crate) fn expect_by(&mut self, until: Instant) -> Found<Pdu> {
+    pub(crate) fn expect_by(&mut self, until: Instant) -> CheckResult<Pdu> {
         // A read timeout of zero is an error of the socket API.
         let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
         match self.listen(left)? {
@@ -114,7 +114,7 @@ impl Wire {
     }
 
     /// Receives one PDU, or reports that none began within this time.
-    pub(crate) fn listen(&mut self, within: Duration) -> Found<Received> {
+    pub(crate) fn listen(&mut self, within: Duration) -> CheckResult<Received> {
         let mut header = [0; 48];
         match self.fill(&mut header, within) {
             Ok(true) => {}
@@ -143,7 +143,7 @@ impl Wire {
     }
 
     /// Waits until the target closes the connection, ignoring PDUs; false when it stays silent and keeps it open.
-    pub(crate) fn is_closed(&mut self) -> Found<bool> {
+    pub(crate) fn is_closed(&mut self) -> CheckResult<bool> {
         loop {
             match self.listen(self.patience)? {
                 Received::Pdu(_) => {}
@@ -153,7 +153,7 @@ impl Wire {
         }
     }
 
-    fn rest(&mut self, len: usize) -> Found<Vec<u8>> {
+    fn rest(&mut self, len: usize) -> CheckResult<Vec<u8>> {
         let mut bytes = vec![0; len];
         match self.fill(&mut bytes, self.patience) {
             Ok(true) => Ok(bytes),

@@ -17,7 +17,7 @@ pub use self::iscsi::Login;
 pub use bare::{HEADER_BYTES, READ, WRITE};
 pub use replay::{Replaying, replay};
 
-use crate::load::{Ledger, Proof, Share, Source, Window};
+use crate::load::{Ledger, Share, Source, Verification, Window};
 use crate::meter::Meter;
 use crate::point::{Pattern, Point};
 use crate::run::Sample;
@@ -68,7 +68,7 @@ pub async fn run<W: World>(
         !point.verify || !matches!(way, Transport::Bare(..)),
         "a server of bare bytes keeps nothing that could be verified"
     );
-    let ends = Ends::of(world, way).await?;
+    let ends = OpenTransport::of(world, way).await?;
     let distinct = ends.units(point);
     let mut judges = Judges::new(world, point, fresh, seed);
     if fresh {
@@ -80,7 +80,7 @@ pub async fn run<W: World>(
     units.iter().take(distinct as usize).enumerate().for_each(|(index, unit)| drop(judges.of_unit(index, unit)));
     let from = world.now() + point.warm_up.duration();
     let window = Window { from, to: from + point.span.duration() };
-    let (mut running, metered, broken) = (Vec::new(), Rc::<Metered>::default(), Rc::<Broken>::default());
+    let (mut running, metered, broken) = (Vec::new(), Rc::<Metered>::default(), Rc::<FirstError>::default());
     for (index, unit) in (0..).zip(units) {
         let (load, share) = workloads.share(index, distinct).context("a session has no load")?;
         unit.takes(&load.point)?;
@@ -116,7 +116,7 @@ pub async fn run<W: World>(
     let mut sample = workloads.sample(window, after.since(before), sessions);
     if point.verify {
         walk(world, point, &ends, 100, &mut judges).await.context("cannot read the units back")?;
-        let mut proof = Proof::default();
+        let mut proof = Verification::default();
         judges.ledgers.iter().for_each(|judge| proof.add(judge.borrow().proof()));
         sample.proof = Some(proof);
     }
@@ -128,7 +128,7 @@ pub async fn run<W: World>(
 ///
 /// *Errors*: as [`run`].
 pub async fn in_use<W: World>(world: &W, point: &Point, way: &Transport) -> Result<Option<String>> {
-    let ends = Ends::of(world, way).await?;
+    let ends = OpenTransport::of(world, way).await?;
     for (index, unit) in ends.open(world, ends.units(point), true).await?.iter_mut().enumerate() {
         if let Some(why) = unit.in_use(world).await? {
             return Ok(Some(format!("unit {index} {why}")));
@@ -166,7 +166,13 @@ impl Judges {
 }
 
 /// Writes or reads every unit sequentially once, with one session per unit.
-async fn walk<W: World>(world: &W, point: &Point, ends: &Ends<'_, W>, reads: u8, judges: &mut Judges) -> Result<()> {
+async fn walk<W: World>(
+    world: &W,
+    point: &Point,
+    ends: &OpenTransport<'_, W>,
+    reads: u8,
+    judges: &mut Judges,
+) -> Result<()> {
     let once = Point {
         pattern: Pattern::Sequential,
         reads,
@@ -203,13 +209,13 @@ enum Unit<W: World> {
 }
 
 /// Transport to the units, with the resources that are opened once.
-enum Ends<'a, W: World> {
+enum OpenTransport<'a, W: World> {
     Iscsi(&'a [Login]),
     Bare(SocketAddr, u64),
     Device(Vec<Rc<W::Disk>>),
 }
 
-impl<'a, W: World> Ends<'a, W> {
+impl<'a, W: World> OpenTransport<'a, W> {
     async fn of(world: &W, way: &'a Transport) -> Result<Self> {
         Ok(match way {
             Transport::Iscsi(logins) => Self::Iscsi(logins),
@@ -333,12 +339,12 @@ impl<W: World> Unit<W> {
 
 /// First error of any session. A load that has lost a session is not the one to be measured.
 #[derive(Default)]
-struct Broken {
+struct FirstError {
     error: RefCell<Option<anyhow::Error>>,
     news: Signal,
 }
 
-impl Broken {
+impl FirstError {
     fn raise(&self, error: anyhow::Error) {
         self.error.borrow_mut().get_or_insert(error);
         self.news.raise();

@@ -5,7 +5,7 @@ mod places;
 mod source;
 mod tally;
 
-pub use ledger::{Ledger, Proof};
+pub use ledger::{Ledger, Verification};
 pub use places::Addresses;
 pub use source::{Content, Due, Op, Share, Source};
 pub use tally::{Tallies, Window};

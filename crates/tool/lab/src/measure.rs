@@ -2,7 +2,7 @@
 
 use crate::drive;
 use crate::meter::stay_on;
-use crate::peer::{CLIENT_CORE, Means};
+use crate::peer::{CLIENT_CORE, TestResources};
 use crate::point::{Backing, Peer, Point};
 use crate::run::{Measured, Sample};
 use crate::scenario::{self, Scenario};
@@ -29,7 +29,7 @@ pub struct Outcome {
 /// Measures every point of `scenario` in all rounds.
 ///
 /// *Errors*: invalid points; nothing was measured then.
-pub fn run(scenario: &Scenario, means: &Means, watch: &mut dyn Watch) -> Result<Outcome> {
+pub fn run(scenario: &Scenario, means: &TestResources, watch: &mut dyn Watch) -> Result<Outcome> {
     let mut points: Vec<Measured> = Vec::new();
     for (labels, point) in scenario.points()? {
         // Recorded instead of failing: one missing program must not end a run of hours.
@@ -46,7 +46,7 @@ fn order(points: usize, round: u32) -> impl Iterator<Item = usize> {
     (0..points).map(move |nth| if round.is_multiple_of(2) { nth } else { points - 1 - nth })
 }
 
-fn rounds(rounds: u32, points: &mut [Measured], means: &Means, watch: &mut dyn Watch) -> Result<bool> {
+fn rounds(rounds: u32, points: &mut [Measured], means: &TestResources, watch: &mut dyn Watch) -> Result<bool> {
     for round in 0..rounds {
         for index in order(points.len(), round) {
             let measured = &mut points[index];
@@ -73,7 +73,7 @@ fn rounds(rounds: u32, points: &mut [Measured], means: &Means, watch: &mut dyn W
 /// Starts the target of the point, measures the point once, and ends the target.
 ///
 /// *Errors*: the target does not start, a session breaks, or the unit holds data that would be overwritten.
-pub fn once(point: &Point, means: &Means, seed: u64) -> Result<Sample> {
+pub fn once(point: &Point, means: &TestResources, seed: u64) -> Result<Sample> {
     let folder = tempfile::tempdir()?;
     let serving = means.start(point, folder.path())?;
     let foreign = means.is_foreign(point);

@@ -35,7 +35,7 @@ const LOG_BYTES: u64 = 1 << 30;
 
 /// Programs, units and devices that are available for measurements.
 #[derive(Clone, Debug, Default)]
-pub struct Means {
+pub struct TestResources {
     /// Running program, which also serves as raw TCP server.
     pub own: PathBuf,
     /// Program of the product, if it is not the running one.
@@ -80,7 +80,7 @@ enum Held {
     Nothing,
 }
 
-impl Means {
+impl TestResources {
     /// Returns the reason why the point cannot be measured here, if there is one.
     #[must_use]
     pub fn lacks(&self, point: &Point) -> Option<String> {
@@ -143,7 +143,7 @@ impl Means {
             let target = target.context(name)?;
             meter.servers.push(target.pid());
             meter.ports.extend(target.units().iter().map(|unit| unit.portal.port()));
-            meter.doors.extend(target.door());
+            meter.doors.extend(target.control_socket());
             targets.push(target);
         }
         let login = |index: u32| {
@@ -385,7 +385,7 @@ mod tests {
 
     #[test]
     fn keys_that_nobody_can_serve_say_why() {
-        let (means, plain) = (Means::default(), Point::default());
+        let (means, plain) = (TestResources::default(), Point::default());
         assert_eq!(means.lacks(&plain), None);
         let told = |point: Point, why: &str| means.lacks(&point).is_some_and(|said| said.contains(why));
         assert!(told(Point { write: WritePolicy::Back, ..plain.clone() }, "in a pool"));
@@ -398,7 +398,7 @@ mod tests {
         assert!(told(Point { connections: 2, peer: Peer::Tgt, ..plain.clone() }, "one connection"));
         let spdk = Point { peer: Peer::Spdk, luns: 2, ..plain.clone() };
         assert!(told(spdk.clone(), "--spdk PATH"));
-        let built = Means { spdk: Some(PathBuf::from("iscsi_tgt")), ..Means::default() };
+        let built = TestResources { spdk: Some(PathBuf::from("iscsi_tgt")), ..TestResources::default() };
         assert_eq!(built.lacks(&spdk), None);
         let refused = |point: Point, why: &str| built.lacks(&point).is_some_and(|said| said.contains(why));
         assert!(refused(Point { connections: 2, ..spdk.clone() }, "does not order"));

@@ -7,7 +7,7 @@ mod html;
 mod markup;
 mod scale;
 
-use crate::papers::PAPERS;
+use crate::references::PAPERS;
 use crate::run::Run;
 use anyhow::{Context, Result, ensure};
 use chart::Chart;

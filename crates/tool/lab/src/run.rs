@@ -1,7 +1,7 @@
 //! Results of a scenario: every sample, with place and time of the measurement. Stable JSON; everything else is
 //! computed from it.
 
-use crate::load::Proof;
+use crate::load::Verification;
 use crate::point::Point;
 use crate::scenario::Scenario;
 use crate::seen::Readings;
@@ -66,7 +66,7 @@ pub struct Sample {
     pub beside: Option<Tally>,
     /// Result of the verification, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub proof: Option<Proof>,
+    pub proof: Option<Verification>,
     /// Resource usage of the target; absent if it is on another machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<Usage>,

@@ -1,7 +1,7 @@
 //! Scenarios: a base point, the axes that vary it, and its figures.
 
 use crate::figure::Figure;
-use crate::only::Only;
+use crate::label_filter::LabelFilter;
 use crate::point::{Build, Peer, Point};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
@@ -80,7 +80,7 @@ impl Scenario {
     /// Keeps only the selected points.
     ///
     /// *Errors*: an axis or a label does not exist.
-    pub fn keep(&mut self, only: &Only) -> Result<()> {
+    pub fn keep(&mut self, only: &LabelFilter) -> Result<()> {
         let names: Vec<&str> = self.axes.iter().map(|axis| axis.name.as_str()).collect();
         let names = names.join(", ");
         for (name, wanted) in only.axes() {
@@ -168,7 +168,7 @@ impl Axis {
 mod tests {
     use super::*;
     use crate::figure::holds;
-    use crate::papers::PAPERS;
+    use crate::references::PAPERS;
     use std::collections::BTreeSet;
     use std::fs;
 
@@ -201,7 +201,8 @@ mod tests {
     fn some_labels_are_kept_and_others_are_named() {
         let mut scenario = Scenario::parse(TEXT).expect("it is right");
         let only = |texts: &[&str]| {
-            Only::parse(&texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>()).expect("they are right")
+            LabelFilter::parse(&texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>())
+                .expect("they are right")
         };
         let error = scenario.keep(&only(&["depth=1", "depth=2"])).expect_err("no such depth");
         assert_eq!(error.to_string(), "the axis \"depth\" has no \"2\", only 1, 8");

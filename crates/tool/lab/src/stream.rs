@@ -1,6 +1,6 @@
 //! Streams of stamps: written by `genstream`, verified by `checkstream`.
 
-use crate::load::Proof;
+use crate::load::Verification;
 use crate::stamp::{Found, STAMP_BYTES, Stamp};
 use anyhow::{Context, Result, ensure};
 use std::io::{ErrorKind, Read, Write};
@@ -30,8 +30,8 @@ pub fn generate(out: &mut impl Write, bytes: u64, seed: u64) -> Result<()> {
 /// Verifies a stream with `seed` from `from`, and its length if `bytes` is given.
 ///
 /// *Errors*: `from` cannot be read.
-pub fn check(from: &mut impl Read, bytes: Option<u64>, seed: u64) -> Result<Proof> {
-    let mut proof = Proof::default();
+pub fn check(from: &mut impl Read, bytes: Option<u64>, seed: u64) -> Result<Verification> {
+    let mut proof = Verification::default();
     let mut piece = vec![0; PIECE_BYTES];
     let mut all = 0;
     loop {
@@ -61,7 +61,7 @@ pub fn check(from: &mut impl Read, bytes: Option<u64>, seed: u64) -> Result<Proo
     Ok(proof)
 }
 
-fn note(proof: &mut Proof, words: String) {
+fn note(proof: &mut Verification, words: String) {
     proof.faults += 1;
     if proof.words.len() < WORDS_MAX {
         proof.words.push(words);
@@ -92,7 +92,7 @@ mod tests {
         let mut stream = Vec::new();
         generate(&mut stream, bytes, seed).expect("memory takes it");
         let judged = |stream: &[u8], bytes| check(&mut &*stream, bytes, seed).expect("memory can be read");
-        assert_eq!(judged(&stream, Some(bytes)), Proof { judged: bytes / 512, ..Proof::default() });
+        assert_eq!(judged(&stream, Some(bytes)), Verification { judged: bytes / 512, ..Verification::default() });
         assert_eq!(judged(&stream[..1024], Some(bytes)).faults, 1, "it is cut");
         assert_eq!(check(&mut &*stream, None, 12).expect("memory can be read").faults, bytes / 512, "another run");
         stream[5 * 512..6 * 512].fill(0);

@@ -144,7 +144,7 @@ pub trait Target {
     /// Returns the process ID of the server.
     fn pid(&self) -> u32;
     /// Returns the socket of the control plane, for this product.
-    fn door(&self) -> Option<PathBuf> {
+    fn control_socket(&self) -> Option<PathBuf> {
         None
     }
 }

@@ -11,7 +11,7 @@ mod hosts;
 mod machine;
 
 use engine::{Budget, Limits};
-use iscsi_target::{Facts, conduct, tickets};
+use iscsi_target::{Facts, conduct, shard_seeds};
 use machine::Machine;
 use model::{Access, Call, NodeId, NodeIdentity, Order, Report, Secret};
 use shard::mailbox::{self, Receiver, Sender};
@@ -199,7 +199,7 @@ impl Wake for Unpark {
 /// Starts one shard and its conductor.
 fn start_engine(machine: &Machine) -> Sender<Call> {
     let limits = Limits::of(Budget { shards: 1, buffer_bytes: 1 << 40, cache_bytes: 8 << 20 });
-    let ticket = tickets::<Machine>(limits, &StreamOptions::default()).remove(0);
+    let ticket = shard_seeds::<Machine>(limits, &StreamOptions::default()).remove(0);
     let shard = ticket.start(machine.clone());
     let (orders, inbox) = mailbox::channel();
     // The sender is dropped at once: the addresses of this machine never change.
@@ -209,7 +209,7 @@ fn start_engine(machine: &Machine) -> Sender<Call> {
         node: NodeIdentity {
             id: NodeId::from_bytes([1; 16]),
             name: "node1".parse().expect("a name"),
-            seat: [1; 16],
+            boot_instance: [1; 16],
             machine: None,
         },
         secret: Secret::new(vec![1; 32]).expect("a short secret"),

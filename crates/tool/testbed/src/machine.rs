@@ -94,8 +94,8 @@ impl World for Machine {
         self.sim.spawn(task);
     }
 
-    fn rests(&self) -> u64 {
-        self.sim.rests()
+    fn idle_count(&self) -> u64 {
+        self.sim.idle_count()
     }
 
     fn sleep_until(&self, at: Time) -> Sleep {

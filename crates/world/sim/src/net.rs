@@ -64,9 +64,9 @@ impl Net {
     }
 
     /// Removes the machine's ends of all connections without notice to the peers.
-    pub(crate) fn vanish(&mut self, node: usize) {
+    pub(crate) fn drop_node(&mut self, node: usize) {
         for connection in self.connections.values_mut() {
-            connection.vanish(node);
+            connection.drop_node(node);
         }
         self.listeners.retain(|place, _| place.node != node);
     }

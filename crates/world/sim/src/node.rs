@@ -117,7 +117,7 @@ impl Sim {
         self.core.record("crash", self.node.id as u64, 0);
         self.node.is_up.set(false);
         // Before the tasks are dropped: their sockets must not send a proper end of the stream.
-        self.core.net.borrow_mut().vanish(self.node.id);
+        self.core.net.borrow_mut().drop_node(self.node.id);
         self.node.executor.clear();
         for disk in self.disks() {
             disk.crash(crash);
@@ -205,7 +205,7 @@ impl World for Sim {
     }
 
     /// The virtual time in nanoseconds. Computation takes almost none of it, so time that has passed counts as idle.
-    fn rests(&self) -> u64 {
+    fn idle_count(&self) -> u64 {
         u64::try_from(self.now().since(Time::default()).as_nanos()).unwrap_or(u64::MAX)
     }
 

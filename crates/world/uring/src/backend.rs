@@ -2,15 +2,15 @@
 //!
 //! Called by the reactor only.
 
-mod lanes;
+mod file_queues;
 mod poll;
 mod workers;
 
 use crate::operation::{Done, Operation, Token, Wait};
 use crate::options::{Io, Options};
 use crate::sys::ring::Ring;
-use lanes::Lanes;
-pub(crate) use lanes::WORKERS_MAX;
+use file_queues::FileQueues;
+pub(crate) use file_queues::WORKERS_MAX;
 use poll::Poller;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -18,24 +18,24 @@ use std::sync::Arc;
 
 /// Kernel interface of one shard.
 pub(crate) enum Backend {
-    Ring(Box<RingOfDisks>),
+    Ring(Box<LimitedRing>),
     Poller(Box<Poller>),
 }
 
 /// Ring with a limit on the operations of each disk in it.
-pub(crate) struct RingOfDisks {
+pub(crate) struct LimitedRing {
     ring: Ring,
-    lanes: Lanes,
+    queues: FileQueues,
     landed: Vec<Done>,
 }
 
-impl RingOfDisks {
+impl LimitedRing {
     fn backend(ring: Ring) -> Backend {
-        Backend::Ring(Box::new(Self { ring, lanes: Lanes::default(), landed: Vec::new() }))
+        Backend::Ring(Box::new(Self { ring, queues: FileQueues::default(), landed: Vec::new() }))
     }
 
     fn start(&mut self, token: Token, operation: Operation) {
-        if let Some(operation) = self.lanes.admit(token, operation) {
+        if let Some(operation) = self.queues.admit(token, operation) {
             self.ring.start(token, operation);
         }
     }
@@ -46,7 +46,7 @@ impl RingOfDisks {
         let turned = self.ring.turn(wait, &mut landed);
         for one in &landed {
             // Pushed only: the next turn submits it, at the latest the one in which the shard sleeps.
-            if let Some((token, next)) = self.lanes.land(&one.landed.operation) {
+            if let Some((token, next)) = self.queues.land(&one.landed.operation) {
                 self.ring.start(token, next);
             }
         }
@@ -64,9 +64,9 @@ impl Backend {
             || Poller::new(options.threads_per_disk_max, wake.clone()).map(|poller| Self::Poller(Box::new(poller)));
         match options.io {
             Io::Threads => poller(),
-            Io::Uring => Ring::new(options.queue_entries, options.restricted).map(RingOfDisks::backend),
+            Io::Uring => Ring::new(options.queue_entries, options.restricted).map(LimitedRing::backend),
             Io::Auto => match Ring::new(options.queue_entries, options.restricted) {
-                Ok(ring) => Ok(RingOfDisks::backend(ring)),
+                Ok(ring) => Ok(LimitedRing::backend(ring)),
                 Err(error) => {
                     warn_once(&error);
                     poller()

@@ -3,20 +3,20 @@
 //! Implements [`BlockDevice`] over the reactor. A failed flush is never retried, and bytes that were not read are never
 //! returned.
 
-mod fault;
+mod error_state;
 pub(crate) mod identity;
+mod latency_model;
 mod open;
 mod opening;
-mod pace;
 
 pub use identity::locate;
 
+use crate::abandoned_writes::AbandonedWrites;
 use crate::operation::{Landed, Operation, Token};
-use crate::orphans::Orphans;
 use crate::world::Inner;
 use block::{BlockDevice, Buf, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
-use fault::Faults;
-use pace::{Pace, Passage};
+use error_state::ErrorState;
+use latency_model::{LatencyModel, Passage};
 use rustix::io::Errno;
 use std::future::poll_fn;
 use std::ops::Range;
@@ -30,9 +30,9 @@ pub struct Disk {
     file: Arc<OwnedFd>,
     geometry: Geometry,
     access: Access,
-    faults: Faults,
-    orphans: Orphans,
-    pace: Option<Box<Pace>>,
+    faults: ErrorState,
+    orphans: AbandonedWrites,
+    latency_model: Option<Box<LatencyModel>>,
 }
 
 /// Properties of the access through the kernel.
@@ -47,7 +47,7 @@ struct Access {
 
 /// Operation, for the log.
 #[derive(Clone, Copy, Debug)]
-enum Verb {
+enum OperationKind {
     Read,
     Write,
     Flush,
@@ -66,7 +66,7 @@ impl Disk {
         self.geometry.admit(extent)?;
         let bytes = self.bytes(extent);
         // An abandoned write to this range must not land after this operation.
-        self.orphans.gone_from(&bytes).await;
+        self.orphans.until_clear(&bytes).await;
         // Checked after the wait: the disk may have failed meanwhile.
         self.faults.admit(extent)?;
         Ok(bytes)
@@ -81,7 +81,7 @@ impl Disk {
 
     /// Starts the operation in the latency model, where there is one.
     fn pass(&self, bytes: &Range<u64>, write: bool) -> Option<Passage<'_>> {
-        self.pace.as_ref().map(|pace| pace.begin(bytes, write))
+        self.latency_model.as_ref().map(|pace| pace.begin(bytes, write))
     }
 
     async fn passed(&self, passage: Option<Passage<'_>>) {
@@ -94,7 +94,7 @@ impl Disk {
     /// that it may change (`changes`) is closed to later operations.
     async fn carry(&self, operation: Operation, changes: Option<&Range<u64>>) -> Landed {
         let token = self.world.reactor.borrow_mut().start(operation);
-        let mut flight = Flight { disk: self, token: Some(token), changes };
+        let mut flight = AbandonGuard { disk: self, token: Some(token), changes };
         let landed = poll_fn(|cx| self.world.reactor.borrow_mut().poll(token, cx)).await;
         // Landed: nothing is left to abandon.
         flight.token = None;
@@ -102,13 +102,13 @@ impl Disk {
     }
 }
 
-struct Flight<'a> {
+struct AbandonGuard<'a> {
     disk: &'a Disk,
     token: Option<Token>,
     changes: Option<&'a Range<u64>>,
 }
 
-impl Drop for Flight<'_> {
+impl Drop for AbandonGuard<'_> {
     fn drop(&mut self) {
         if let Some(token) = self.token {
             // Only operations that change the disk need a guard.
@@ -150,7 +150,7 @@ impl BlockDevice for Disk {
                     }
                 }
                 Err(Errno::INTR | Errno::AGAIN) => {}
-                Err(errno) => return Err(self.faults.record(Verb::Read, errno, extent)),
+                Err(errno) => return Err(self.faults.record(OperationKind::Read, errno, extent)),
             }
         }
         self.passed(passage).await;
@@ -177,12 +177,12 @@ impl BlockDevice for Disk {
                     let next = (written + count) / self.access.align * self.access.align;
                     // No progress: the kernel wrote less than a block and would do so again. Reported as a full device.
                     if next == written {
-                        return Err(self.faults.record(Verb::Write, Errno::NOSPC, extent));
+                        return Err(self.faults.record(OperationKind::Write, Errno::NOSPC, extent));
                     }
                     written = next;
                 }
                 Err(Errno::INTR | Errno::AGAIN) => {}
-                Err(errno) => return Err(self.faults.record(Verb::Write, errno, extent)),
+                Err(errno) => return Err(self.faults.record(OperationKind::Write, errno, extent)),
             }
         }
         self.passed(passage).await;
@@ -196,7 +196,7 @@ impl BlockDevice for Disk {
         if self.geometry.volatile_cache && !self.access.read_only {
             let landed = self.carry(Operation::Flush { file: self.file.clone() }, None).await;
             if let Err(errno) = landed.result {
-                return Err(self.faults.record(Verb::Flush, errno, all));
+                return Err(self.faults.record(OperationKind::Flush, errno, all));
             }
             // Another flush may have failed meanwhile, and the kernel reports a write-back error once per open file.
             self.faults.admit(all)?;
@@ -211,7 +211,7 @@ impl BlockDevice for Disk {
             let (offset, len) = (bytes.start, bytes.end - bytes.start);
             let operation = Operation::Punch { file: self.file.clone(), offset, len };
             if let Err(errno) = self.carry(operation, Some(&bytes)).await.result {
-                return Err(self.faults.record(Verb::Discard, errno, extent));
+                return Err(self.faults.record(OperationKind::Discard, errno, extent));
             }
         }
         Ok(Written::attest())
@@ -229,7 +229,7 @@ impl BlockDevice for Disk {
                 // A file system that cannot reserve: the trait allows a reservation to do nothing.
                 Ok(_) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(()),
                 Err(Errno::INTR | Errno::AGAIN) => {}
-                Err(errno) => return Err(self.faults.record(Verb::Reserve, errno, extent)),
+                Err(errno) => return Err(self.faults.record(OperationKind::Reserve, errno, extent)),
             }
         }
     }

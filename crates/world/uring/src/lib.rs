@@ -7,21 +7,21 @@
 //! Memory that the kernel reads or writes is owned by the operation, never by the task that started it: see
 //! [`Operation`](operation::Operation) and `sys::ring`. Only `sys` may contain `unsafe`.
 
+mod abandoned_writes;
 mod backend;
-mod bell;
 mod clock;
 mod disk;
-mod flight;
 mod launch;
 mod links;
 mod net;
 mod operation;
+mod operation_table;
 mod options;
-mod orphans;
 mod reactor;
 mod spin;
 mod stop;
 mod sys;
+mod wake_event;
 mod world;
 
 pub use backend::makes_ring;

@@ -1,10 +1,10 @@
 //! Reactor of one shard: starts operations and delivers their results to the waiting tasks.
 
+use crate::abandoned_writes::AbandonedRange;
 use crate::backend::Backend;
-use crate::flight::Flights;
 use crate::operation::{Done, Interest, Landed, Operation, Token, Wait};
+use crate::operation_table::OperationTable;
 use crate::options::{Io, Options};
-use crate::orphans::OrphanGuard;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use std::task::{Context, Poll};
 /// Kernel side of one shard.
 pub(crate) struct Reactor {
     backend: Backend,
-    flights: Flights,
+    flights: OperationTable,
     /// Eventfd that ends the sleep; always polled.
-    bell: Arc<OwnedFd>,
-    bell_token: Token,
+    wake_event: Arc<OwnedFd>,
+    wake_token: Token,
     done: Vec<Done>,
 }
 
@@ -24,10 +24,10 @@ impl Reactor {
     /// Returns a reactor that is woken by `bell`.
     pub fn new(options: &Options, bell: Arc<OwnedFd>) -> io::Result<Self> {
         let mut backend = Backend::open(options, &bell)?;
-        let mut flights = Flights::default();
+        let mut flights = OperationTable::default();
         let bell_token = flights.allocate();
-        backend.start(bell_token, wait_for_bell(&bell));
-        Ok(Self { backend, flights, bell, bell_token, done: Vec::new() })
+        backend.start(bell_token, poll_wake_event(&bell));
+        Ok(Self { backend, flights, wake_event: bell, wake_token: bell_token, done: Vec::new() })
     }
 
     /// Starts `operation`; its result is polled with the token.
@@ -37,7 +37,7 @@ impl Reactor {
         token
     }
 
-    /// See [`Flights::poll`].
+    /// See [`OperationTable::poll`].
     pub fn poll(&mut self, token: Token, cx: &mut Context<'_>) -> Poll<Landed> {
         self.flights.poll(token, cx)
     }
@@ -50,7 +50,7 @@ impl Reactor {
     }
 
     /// Abandons a disk operation; `guard` is asked for when it is still in flight.
-    pub fn abandon_disk(&mut self, token: Token, guard: impl FnOnce() -> Option<OrphanGuard>) {
+    pub fn abandon_disk(&mut self, token: Token, guard: impl FnOnce() -> Option<AbandonedRange>) {
         self.flights.abandon(token, guard);
     }
 
@@ -71,10 +71,10 @@ impl Reactor {
     pub fn land(&mut self) {
         let mut done = std::mem::take(&mut self.done);
         for Done { token, landed } in done.drain(..) {
-            if token == self.bell_token {
+            if token == self.wake_token {
                 // The counter is cleared before the poll is armed again; otherwise the bell would ring forever.
                 let mut count = [0; 8];
-                let _ = rustix::io::read(&self.bell, &mut count);
+                let _ = rustix::io::read(&self.wake_event, &mut count);
                 self.backend.start(token, landed.operation);
             } else {
                 self.flights.land(token, landed);
@@ -94,6 +94,6 @@ impl Reactor {
     }
 }
 
-fn wait_for_bell(bell: &Arc<OwnedFd>) -> Operation {
+fn poll_wake_event(bell: &Arc<OwnedFd>) -> Operation {
     Operation::Poll { socket: bell.clone(), interest: Interest::Read }
 }

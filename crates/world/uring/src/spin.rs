@@ -22,7 +22,7 @@ impl Spin {
     }
 
     /// Duration of the next poll; `None` to sleep immediately.
-    pub fn chance(&mut self) -> Option<Duration> {
+    pub fn budget(&mut self) -> Option<Duration> {
         if self.limit.is_zero() {
             return None;
         }
@@ -51,13 +51,13 @@ mod tests {
     fn spin_is_given_up_when_it_never_pays_and_taken_up_when_it_does() {
         let mut spin = Spin::new(Duration::from_micros(20));
         for _ in 0..MISSES_MAX {
-            assert!(spin.chance().is_some());
+            assert!(spin.budget().is_some());
             spin.learn(false);
         }
-        let tries = (0..PROBE_EVERY * 4).filter(|_| spin.chance().is_some()).count();
+        let tries = (0..PROBE_EVERY * 4).filter(|_| spin.budget().is_some()).count();
         assert_eq!(tries, 4);
         spin.learn(true);
-        assert!(spin.chance().is_some() && spin.chance().is_some());
-        assert_eq!(Spin::new(Duration::ZERO).chance(), None);
+        assert!(spin.budget().is_some() && spin.budget().is_some());
+        assert_eq!(Spin::new(Duration::ZERO).budget(), None);
     }
 }

@@ -1,6 +1,5 @@
 //! World of one shard on Linux, and its reactor loop.
 
-use crate::bell::{new_bell, notify};
 use crate::clock;
 use crate::disk::{Disk, identity};
 use crate::net::{self, TcpListener, TcpStream};
@@ -9,6 +8,7 @@ use crate::options::{FilesLike, Io, Options, Privileges};
 use crate::reactor::Reactor;
 use crate::spin::Spin;
 use crate::stop::Stop;
+use crate::wake_event::{new_wake_event, notify};
 use shard::time::{Sleep, Timers};
 use shard::{DiskFacts, DiskOptions, Executor, StreamHandle, StreamOptions, Time, World};
 use std::cell::{Cell, RefCell};
@@ -20,10 +20,10 @@ use std::time::Duration;
 
 /// Time for which ready tasks run between two turns. Wakes among tasks need no system call; events of the kernel wait
 /// meanwhile.
-const LOOK_AWAY: Duration = Duration::from_micros(50);
+const TASK_SLICE: Duration = Duration::from_micros(50);
 
 /// Shortest wait that counts as idle; a shorter one found its event already there.
-const REST: Duration = Duration::from_micros(3);
+const IDLE_MIN: Duration = Duration::from_micros(3);
 
 /// [`World`] of the shard on this thread.
 #[derive(Clone)]
@@ -33,7 +33,7 @@ pub(crate) struct Inner {
     pub executor: Executor,
     pub reactor: RefCell<Reactor>,
     timers: Timers,
-    rests: Cell<u64>,
+    idle_count: Cell<u64>,
     stop: Stop,
     spin: RefCell<Spin>,
     /// Latency models of files.
@@ -45,7 +45,7 @@ pub(crate) struct Inner {
 impl Uring {
     /// Creates a world on this thread. Its tasks run during [`Uring::drive`].
     pub(crate) fn new(options: &Options, stop: Stop) -> io::Result<Self> {
-        let bell = new_bell()?;
+        let bell = new_wake_event()?;
         let reactor = RefCell::new(Reactor::new(options, bell.clone())?);
         let executor = Executor::new(Box::new(move || notify(&bell)));
         let spin = RefCell::new(Spin::new(options.busy_poll));
@@ -53,7 +53,7 @@ impl Uring {
             executor,
             reactor,
             timers: Timers::default(),
-            rests: Cell::new(0),
+            idle_count: Cell::new(0),
             stop,
             spin,
             media: options.media.clone(),
@@ -78,7 +78,7 @@ impl Uring {
         let inner = &*self.0;
         while !is_over() {
             let mut now = clock::now();
-            let look = now + LOOK_AWAY;
+            let look = now + TASK_SLICE;
             loop {
                 // Tasks first, several rounds: most wakes come from other tasks of the shard.
                 inner.executor.run_ready();
@@ -100,7 +100,7 @@ impl Uring {
                 inner.executor.announce_awake();
                 reactor.land();
                 slept?;
-                inner.rested(now);
+                inner.count_idle(now);
             } else {
                 // Work is ready: submit and reap without sleeping.
                 inner.reactor.borrow_mut().turn(Wait::No)?;
@@ -126,7 +126,7 @@ impl Inner {
     /// Polls for work without sleeping, while that pays off.
     fn search(&self) -> io::Result<()> {
         let mut spin = self.spin.borrow_mut();
-        let Some(limit) = spin.chance() else { return Ok(()) };
+        let Some(limit) = spin.budget() else { return Ok(()) };
         // Started operations must be submitted before any can complete.
         self.reactor.borrow_mut().turn(Wait::No)?;
         let began = clock::now();
@@ -142,14 +142,14 @@ impl Inner {
             std::hint::spin_loop();
         }
         spin.learn(true);
-        self.rested(began);
+        self.count_idle(began);
         Ok(())
     }
 
     /// Counts an idle period that started at `since`, if it was long enough.
-    fn rested(&self, since: Time) {
-        if clock::now().since(since) >= REST {
-            self.rests.set(self.rests.get() + 1);
+    fn count_idle(&self, since: Time) {
+        if clock::now().since(since) >= IDLE_MIN {
+            self.idle_count.set(self.idle_count.get() + 1);
         }
     }
 }
@@ -183,8 +183,8 @@ impl World for Uring {
         self.0.executor.spawn(task);
     }
 
-    fn rests(&self) -> u64 {
-        self.0.rests.get()
+    fn idle_count(&self) -> u64 {
+        self.0.idle_count.get()
     }
 
     fn sleep_until(&self, at: Time) -> Sleep {

@@ -1,6 +1,6 @@
 //! Latency model of flash disks: parallel channels, then one link to the host in each direction.
 
-use super::Motion;
+use super::Transfer;
 
 /// Bytes that one channel transfers; larger operations are spread over several channels.
 const PAGE_BYTES: u64 = 16 << 10;
@@ -66,7 +66,7 @@ impl Flash {
     }
 
     /// Returns the completion time of an operation that is submitted at `now`.
-    pub(super) fn submit(&mut self, now: u64, motion: Motion) -> u64 {
+    pub(super) fn submit(&mut self, now: u64, motion: Transfer) -> u64 {
         let chips = self.chips;
         // Large transfers are spread over the channels page by page.
         let pages = motion.bytes.div_ceil(PAGE_BYTES).max(1);

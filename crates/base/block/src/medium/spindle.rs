@@ -1,6 +1,6 @@
 //! Latency model of rotating disks: seek, rotational delay, transfer.
 
-use super::{Motion, OperationHandle};
+use super::{OperationHandle, Transfer};
 
 /// Weight of the waiting time in the choice of the next operation: aging that prevents starvation.
 ///
@@ -69,7 +69,7 @@ pub(super) struct Spindle {
 struct Waiting {
     ticket: OperationHandle,
     since: u64,
-    motion: Motion,
+    motion: Transfer,
 }
 
 impl Spindle {
@@ -77,7 +77,7 @@ impl Spindle {
         Self { mechanics, stroke_bytes: stroke_bytes.max(1), head: 0, free_at: 0, waiting: Vec::new() }
     }
 
-    pub(super) fn submit(&mut self, now: u64, ticket: OperationHandle, motion: Motion) {
+    pub(super) fn submit(&mut self, now: u64, ticket: OperationHandle, motion: Transfer) {
         self.waiting.push(Waiting { ticket, since: now, motion });
     }
 

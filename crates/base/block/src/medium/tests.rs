@@ -4,7 +4,7 @@ const GIB: u64 = 1 << 30;
 
 /// Returns the operations per second of `count` operations at queue depth `depth`, each at the address that `place`
 /// returns.
-fn rate(medium: Medium, depth: usize, count: u64, place: impl Fn(u64) -> Motion) -> f64 {
+fn rate(medium: Medium, depth: usize, count: u64, place: impl Fn(u64) -> Transfer) -> f64 {
     let mut timing = Timing::new(medium, GIB);
     let (mut now, mut submitted) = (0, 0);
     let mut under_way: Vec<OperationHandle> = Vec::new();
@@ -34,16 +34,16 @@ fn rate(medium: Medium, depth: usize, count: u64, place: impl Fn(u64) -> Motion)
 }
 
 /// Pseudo-random addresses from Weyl's sequence.
-fn scattered(bytes: u64, write: bool) -> impl Fn(u64) -> Motion {
+fn scattered(bytes: u64, write: bool) -> impl Fn(u64) -> Transfer {
     let places = GIB / bytes;
     move |number| {
         let part = (number as f64 * 0.618_033_988_749_894_9 + (number * number % 97) as f64 / 97.0).fract();
-        Motion { offset: (part * places as f64) as u64 * bytes, bytes, write }
+        Transfer { offset: (part * places as f64) as u64 * bytes, bytes, write }
     }
 }
 
-fn in_order(bytes: u64, write: bool) -> impl Fn(u64) -> Motion {
-    move |number| Motion { offset: number * bytes % GIB, bytes, write }
+fn in_order(bytes: u64, write: bool) -> impl Fn(u64) -> Transfer {
+    move |number| Transfer { offset: number * bytes % GIB, bytes, write }
 }
 
 #[track_caller]
@@ -102,10 +102,10 @@ fn media_are_ordered_as_people_pay_for_them() {
 #[test]
 fn nothing_waits_for_ever_and_what_is_forgotten_is_done() {
     let mut timing = Timing::new(Medium::Sata, GIB);
-    let near = |number: u64| Motion { offset: number % 64 * 4096, bytes: 4096, write: false };
+    let near = |number: u64| Transfer { offset: number % 64 * 4096, bytes: 4096, write: false };
     // The arm is already moving when the others arrive.
     let _first = timing.submit(0, near(9));
-    let far = timing.submit(0, Motion { offset: GIB - 4096, bytes: 4096, write: false });
+    let far = timing.submit(0, Transfer { offset: GIB - 4096, bytes: 4096, write: false });
     let mut now = 0;
     let mut others: Vec<OperationHandle> = (0..8).map(|number| timing.submit(0, near(number))).collect();
     for number in 8.. {

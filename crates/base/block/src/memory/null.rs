@@ -70,11 +70,11 @@ impl BlockDevice for Null {
         self.swallow(start, &data)
     }
 
-    fn read_at_once(&self, extent: Extent) -> Option<Result<Rope, IoError>> {
+    fn try_read(&self, extent: Extent) -> Option<Result<Rope, IoError>> {
         Some(self.zeros_of(extent))
     }
 
-    fn write_at_once(&self, start: Lba, data: &[u8]) -> Option<Result<Written, IoError>> {
+    fn try_write(&self, start: Lba, data: &[u8]) -> Option<Result<Written, IoError>> {
         Some(self.swallow(start, data))
     }
 

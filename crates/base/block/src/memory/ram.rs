@@ -145,7 +145,7 @@ impl Ram {
 
 /// Returns the slab for writing: the old one when no reader holds it, else a copy.
 fn writable(slab: View) -> Buf {
-    slab.try_thaw().unwrap_or_else(|slab| {
+    slab.try_into_buf().unwrap_or_else(|slab| {
         let mut copy = Buf::storage(SLAB_BYTES);
         copy.copy_from_slice(&slab);
         copy
@@ -172,7 +172,7 @@ impl BlockDevice for Ram {
         self.share(extent)
     }
 
-    fn read_at_once(&self, extent: Extent) -> Option<Result<Rope, IoError>> {
+    fn try_read(&self, extent: Extent) -> Option<Result<Rope, IoError>> {
         Some(self.share(extent))
     }
 
@@ -189,7 +189,7 @@ impl BlockDevice for Ram {
         self.keep(start, &data)
     }
 
-    fn write_at_once(&self, start: Lba, data: &[u8]) -> Option<Result<Written, IoError>> {
+    fn try_write(&self, start: Lba, data: &[u8]) -> Option<Result<Written, IoError>> {
         Some(self.keep(start, data))
     }
 

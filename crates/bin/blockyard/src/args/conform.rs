@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 /// Unit of a target, and the initiator identity to log in with.
 #[derive(Debug, Args)]
-pub(crate) struct AimOptions {
+pub(crate) struct TargetOptions {
     /// URL of the unit: iscsi://HOST[:PORT]/TARGET[/LUN]
     #[arg(value_name = "URL")]
     pub url: String,
@@ -67,7 +67,7 @@ impl From<Hash> for Algorithm {
 #[derive(Debug, Args)]
 pub(crate) struct ConformOptions {
     #[command(flatten)]
-    pub aim: AimOptions,
+    pub aim: TargetOptions,
     /// Also run checks that write to the unit, reset it or reserve it: its data is lost
     #[arg(long)]
     pub destructive: bool,
@@ -83,7 +83,7 @@ pub(crate) struct ConformOptions {
 #[derive(Debug, Args)]
 pub(crate) struct ReadyOptions {
     #[command(flatten)]
-    pub aim: AimOptions,
+    pub aim: TargetOptions,
     /// Set the intended use of the unit
     #[arg(long = "for", value_enum, value_name = "USE")]
     pub purpose: Use,

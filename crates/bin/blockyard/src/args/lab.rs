@@ -1,6 +1,6 @@
 //! Arguments of `blockyard lab`.
 
-use super::{AimOptions, WhoOptions};
+use super::{TargetOptions, WhoOptions};
 use clap::{Args, Subcommand, ValueEnum};
 use model::Size;
 use std::path::PathBuf;
@@ -120,7 +120,7 @@ pub(crate) struct RunOptions {
 #[derive(Debug, Args)]
 pub(crate) struct LoadOptions {
     #[command(flatten)]
-    pub aim: AimOptions,
+    pub aim: TargetOptions,
     /// Keys of a point and their values, as in a scenario: depth, block, reads, pattern, rate, sessions, connections,
     /// think, verify, span, …
     #[arg(value_name = "KEY=VALUE")]

@@ -13,7 +13,7 @@ pub(super) fn run(desk: &CommandContext, command: AlertCommand) -> Result<(), Fa
         AlertCommand::Active(options) => active(desk, &options),
         AlertCommand::List(options) => list(desk, &options),
         AlertCommand::Add { name, how } => {
-            let new = NewReceiver { name: name.clone(), how: asked(how)? };
+            let new = NewReceiver { name: name.clone(), settings: asked(how)? };
             let answer = desk.client.post("/receivers", &new, "receiver")?;
             desk.out.done(&answer, &format!("receiver {name} added; test it with blockyard alert test {name}"))
         }
@@ -23,7 +23,7 @@ pub(super) fn run(desk: &CommandContext, command: AlertCommand) -> Result<(), Fa
         }
         AlertCommand::Test { name } => {
             let answer = desk.client.post(&format!("{}/test", path_of(&name)), &serde_json::json!({}), "test")?;
-            let ReceiverTest { said } = answer.decode()?;
+            let ReceiverTest { response: said } = answer.decode()?;
             desk.out.done(&answer, &format!("receiver {name} accepted the test message: {said}"))
         }
         AlertCommand::Remove { name } => {
@@ -35,7 +35,7 @@ pub(super) fn run(desk: &CommandContext, command: AlertCommand) -> Result<(), Fa
             let path = format!("/alerts/{number}/acknowledge");
             let answer = desk.client.post(&path, &serde_json::json!({}), "alert")?;
             let AlertReport { facts, .. } = answer.decode()?;
-            desk.out.done(&answer, &format!("alert {number} acknowledged: {}", facts.sentence))
+            desk.out.done(&answer, &format!("alert {number} acknowledged: {}", facts.message))
         }
         AlertCommand::Silenced(options) => silenced(desk, &options),
     }
@@ -61,11 +61,11 @@ fn asked(how: ReceiverOptions) -> Result<SetReceiver, Failure> {
         user,
         password,
         url: webhook,
-        form,
+        format: form,
         secret,
         ca_file: how.server_ca_file.map(|file| file.to_string_lossy().into_owned()),
         pin: how.server_pin,
-        least: how.least,
+        min_severity: how.least,
         gather: how.gather,
         remind: how.remind,
     })
@@ -79,7 +79,7 @@ fn active(desk: &CommandContext, options: &ListOptions) -> Result<(), Failure> {
     }
     let row = |alert: &AlertReport| {
         let facts = &alert.facts;
-        let mut what = vec![facts.sentence.clone()];
+        let mut what = vec![facts.message.clone()];
         what.extend(facts.details.iter().cloned());
         what.extend((!facts.action.is_empty()).then(|| facts.action.clone()));
         vec![
@@ -88,7 +88,7 @@ fn active(desk: &CommandContext, options: &ListOptions) -> Result<(), Failure> {
             facts.since.to_string(),
             facts.code.to_string(),
             facts.subject.to_string(),
-            alert.silenced.map_or_else(|| joined(&alert.told), |until| format!("silenced until {until}")),
+            alert.silenced.map_or_else(|| joined(&alert.notified), |until| format!("silenced until {until}")),
             what.join("; "),
         ]
     };
@@ -100,17 +100,17 @@ fn list(desk: &CommandContext, options: &ListOptions) -> Result<(), Failure> {
     let answer = desk.client.list("/receivers", "receivers", options, &[])?;
     let receivers: Vec<ReceiverReport> = answer.decode()?;
     let row = |receiver: &ReceiverReport| {
-        let way = match &receiver.way {
+        let way = match &receiver.delivery {
             ReceiverWay::Mail { to, smtp, tls, .. } => format!("mail to {} by {smtp} ({tls})", to.join(", ")),
-            ReceiverWay::Webhook { url, form } => format!("{form} webhook {url}"),
+            ReceiverWay::Webhook { url, format: form } => format!("{form} webhook {url}"),
         };
         vec![
             receiver.name.to_string(),
             way,
-            receiver.least.as_str().to_owned(),
-            or_dash(receiver.succeeded),
-            or_dash(receiver.failed),
-            or_dash(receiver.why.as_ref()),
+            receiver.min_severity.as_str().to_owned(),
+            or_dash(receiver.last_success),
+            or_dash(receiver.last_failure),
+            or_dash(receiver.error.as_ref()),
         ]
     };
     let header = &["RECEIVER", "METHOD", "MIN SEVERITY", "SENT", "FAILED", "ERROR"];
@@ -119,17 +119,17 @@ fn list(desk: &CommandContext, options: &ListOptions) -> Result<(), Failure> {
 
 fn silence(desk: &CommandContext, what: String, lasts: Option<model::Span>) -> Result<(), Failure> {
     let Some(lasts) = lasts else {
-        desk.client.delete(&format!("/silences?what={}", what.replace(' ', "%20")))?;
+        desk.client.delete(&format!("/silences?matcher={}", what.replace(' ', "%20")))?;
         return desk.out.said(&format!("silence of {what} removed"));
     };
-    let answer = desk.client.post("/silences", &NewSilence { what, lasts }, "silence")?;
-    let SilenceReport { what, until } = answer.decode()?;
+    let answer = desk.client.post("/silences", &NewSilence { matcher: what, lasts }, "silence")?;
+    let SilenceReport { matcher: what, until } = answer.decode()?;
     desk.out.done(&answer, &format!("{what} is silenced until {until}"))
 }
 
 fn silenced(desk: &CommandContext, options: &ListOptions) -> Result<(), Failure> {
     let answer = desk.client.list("/silences", "silences", options, &[])?;
     let silences: Vec<SilenceReport> = answer.decode()?;
-    let rows = silences.iter().map(|it| vec![it.what.clone(), it.until.to_string()]).collect();
+    let rows = silences.iter().map(|it| vec![it.matcher.clone(), it.until.to_string()]).collect();
     desk.out.rows(&answer, &Rows { header: &["ALERT", "UNTIL"], rows })
 }

@@ -81,7 +81,7 @@ fn verify(desk: &CommandContext) -> Result<(), Failure> {
             .out
             .done(&answer, &format!("{records} records, {first} to {last}, verified; hash of the last record: {hash}")),
         Some(broken) => {
-            let mut told = vec![format!("record {} failed verification: {}", broken.number, broken.why)];
+            let mut told = vec![format!("record {} failed verification: {}", broken.number, broken.reason)];
             told.extend(findings);
             desk.out.done(&answer, &told.join("; "))?;
             Err(Failure::Said)

@@ -10,7 +10,7 @@ use control::request::{SetAuth, SetDiscovery};
 pub(super) fn run(desk: &CommandContext, command: AuthCommand) -> Result<(), Failure> {
     let request = match command {
         AuthCommand::Show => return told(desk, &desk.client.get("/auth", "auth")?),
-        AuthCommand::Weakest { algorithm } => SetAuth { weakest: Some(algorithm), discovery: None },
+        AuthCommand::Weakest { algorithm } => SetAuth { min_algorithm: Some(algorithm), discovery: None },
         AuthCommand::Discovery { chap, no_mutual, as_host, open } => {
             let discovery = match (as_host, open) {
                 (true, _) => SetDiscovery::Host {},
@@ -20,7 +20,7 @@ pub(super) fn run(desk: &CommandContext, command: AuthCommand) -> Result<(), Fai
                     SetDiscovery::Own { chap, mutual_chap, no_mutual_chap: no_mutual }
                 }
             };
-            SetAuth { weakest: None, discovery: Some(discovery) }
+            SetAuth { min_algorithm: None, discovery: Some(discovery) }
         }
     };
     told(desk, &desk.client.patch("/auth", &request, "auth")?)
@@ -32,5 +32,5 @@ fn told(desk: &CommandContext, answer: &Answer) -> Result<(), Failure> {
         None => "uses the credentials of the host".to_owned(),
         Some(own) => own.to_string(),
     };
-    desk.out.done(answer, &format!("CHAP hash: {} or stronger\ndiscovery {discovery}", auth.weakest))
+    desk.out.done(answer, &format!("CHAP hash: {} or stronger\ndiscovery {discovery}", auth.min_algorithm))
 }

@@ -83,7 +83,7 @@ fn list(desk: &CommandContext) -> Result<(), Failure> {
     let configs: Vec<PastConfig> = answer.decode()?;
     let row = |config: &PastConfig| {
         let back = match config.steps.as_slice() {
-            _ if config.present => "current".to_owned(),
+            _ if config.current => "current".to_owned(),
             [] => "nothing".to_owned(),
             [only] => only.to_string(),
             [first, rest @ ..] => format!("{first}, and {} more", rest.len()),

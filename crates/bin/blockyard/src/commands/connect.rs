@@ -51,7 +51,7 @@ pub(super) fn view(desk: &CommandContext, name: &Name) -> Result<View, Failure> 
         let hint = format!("present a volume to it first: blockyard present VOLUME {name}");
         return Err(Refusal::new(code::PRESENTATION_UNKNOWN, message, hint).into());
     }
-    let chap = (host.proof.chap_user, host.proof.mutual_chap_user);
+    let chap = (host.authentication.chap_user, host.authentication.mutual_chap_user);
     Ok(View::new(&host.initiators, chap, &seen))
 }
 
@@ -65,7 +65,7 @@ pub(super) fn print(desk: &CommandContext, steps: &[Step], notes: &[&str]) -> Re
 
 /// Formats commands with their purpose as comments, so that a shell accepts the whole text.
 fn text(steps: &[Step], notes: &[&str]) -> String {
-    let step = |(n, step): (usize, &Step)| format!("# {}. {}\n{}\n", n + 1, step.what, step.lines.join("\n"));
+    let step = |(n, step): (usize, &Step)| format!("# {}. {}\n{}\n", n + 1, step.description, step.lines.join("\n"));
     let mut parts: Vec<String> = steps.iter().enumerate().map(step).collect();
     if !notes.is_empty() {
         parts.push(notes.iter().map(|note| format!("# {note}\n")).collect());

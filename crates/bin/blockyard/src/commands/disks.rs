@@ -1,6 +1,6 @@
 //! Commands `blockyard disk …`.
 
-use super::newcomers::with_disk;
+use super::new_disks::with_disk;
 use super::{CommandContext, known, or_dash};
 use crate::args::{DiskCommand, Light, ListOptions, RemoteOptions, SpareCommand};
 use crate::confirm;
@@ -250,8 +250,8 @@ fn held_by(label: &Label) -> String {
     match label {
         Label::None => String::new(),
         Label::Damaged => "; it has a damaged pool label, which pool create overwrites".to_owned(),
-        Label::Foreign { what } => format!("; it holds {what}, which pool create overwrites"),
-        Label::Ours { pool_name, owner, .. } => {
+        Label::Foreign { description: what } => format!("; it holds {what}, which pool create overwrites"),
+        Label::PoolMember { pool_name, owner, .. } => {
             let owner = owner.as_ref().filter(|owner| !owner.released);
             let owner = owner.map_or(String::new(), |owner| format!(" (last used by node {})", owner.node_name));
             format!("; it belongs to pool {pool_name}{owner}, see blockyard pool import --help")
@@ -263,12 +263,13 @@ fn held_by(label: &Label) -> String {
 fn replace(desk: &CommandContext, disk: &DiskName, mut request: Replace) -> Result<Name, Failure> {
     let path = format!("/disks/{disk}/replace");
     // Read before the question: only the disk that was shown may be replaced.
-    let seen = if request.confirmed { None } else { Some(desk.client.look(&format!("/disks/{disk}"), "disk")?) };
+    let seen =
+        if request.confirmed { None } else { Some(desk.client.read_version(&format!("/disks/{disk}"), "disk")?) };
     let answer = match desk.client.post(&path, &request, "pool") {
         Err(Failure::Refused(refusal)) if refusal.code == code::UNCONFIRMED => {
             confirm::repetition(disk, refusal)?;
             request.confirmed = true;
-            desk.client.post_as_seen(&path, &request, "pool", seen.as_ref())?
+            desk.client.post_if_unchanged(&path, &request, "pool", seen.as_ref())?
         }
         answered => answered?,
     };

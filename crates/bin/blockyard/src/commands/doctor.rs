@@ -45,5 +45,5 @@ fn row(finding: &Finding) -> Vec<String> {
         Grade::Warning => "look",
         Grade::Bad => "bad",
     };
-    vec![grade.to_owned(), finding.subject.clone(), finding.sentence.clone(), finding.fix.clone()]
+    vec![grade.to_owned(), finding.subject.clone(), finding.message.clone(), finding.fix.clone()]
 }

@@ -58,7 +58,7 @@ fn print_each(out: Output, answer: &Answer, events: &[Event], before: u64) -> Re
 
 fn print(out: Output, answer: &Answer, events: &[Event]) -> Result<(), Failure> {
     let row = |event: &Event| {
-        let again = match event.times {
+        let again = match event.count {
             1 => String::new(),
             times => format!(" ({} more since {})", times - 1, event.since),
         };
@@ -68,7 +68,7 @@ fn print(out: Output, answer: &Answer, events: &[Event]) -> Result<(), Failure> 
             event.severity.as_str().to_owned(),
             event.code.to_string(),
             event.subject.to_string(),
-            format!("{}{again}", event.sentence),
+            format!("{}{again}", event.message),
         ]
     };
     let header = &["NUMBER", "TIME", "SEVERITY", "CODE", "SUBJECT", "EVENT"];

@@ -30,7 +30,7 @@ pub(super) fn forward(
 
 fn show(desk: &CommandContext) -> Result<(), Failure> {
     let answer = desk.client.get("/audit/forward", "forward")?;
-    let ForwardReport { to, position, last, why, .. } = answer.decode()?;
+    let ForwardReport { to, position, last, error: why, .. } = answer.decode()?;
     let facts = [
         ("to", or_dash(to)),
         ("sent up to record", position.to_string()),

@@ -51,7 +51,7 @@ pub(super) fn run(desk: &CommandContext, command: HostCommand) -> Result<(), Fai
             };
             let answer = desk.client.patch(&format!("/hosts/{name}"), &change, "host")?;
             let host: HostReport = answer.decode()?;
-            desk.out.done(&answer, &format!("host {name} changed: it {}", host.proof))
+            desk.out.done(&answer, &format!("host {name} changed: it {}", host.authentication))
         }
         HostCommand::Refused(options) => refused(desk, &options),
         HostCommand::Explain { host, volume } => explain(desk, &host, &volume),
@@ -91,7 +91,7 @@ pub(super) fn both(options: ChapOptions) -> Result<(Option<NewChap>, Option<NewC
 fn add(desk: &CommandContext, request: &NewHost) -> Result<(), Failure> {
     let answer = desk.client.post("/hosts", request, "host")?;
     let host: HostReport = answer.decode()?;
-    let HostReport { name, proof, .. } = &host;
+    let HostReport { name, authentication: proof, .. } = &host;
     desk.out.done(&answer, &format!("host {name} added: it {proof}; next: blockyard present VOLUME {name}"))
 }
 
@@ -101,10 +101,10 @@ fn refused(desk: &CommandContext, options: &ListOptions) -> Result<(), Failure> 
     let row = |login: &RefusedLogin| {
         vec![
             login.last.to_string(),
-            login.times.to_string(),
+            login.count.to_string(),
             login.address.to_string(),
             or_dash(login.initiator.as_ref()),
-            match login.held_back_ms {
+            match login.delay_ms {
                 0 => login.reason(),
                 ms => format!("{}; response delayed by {} ms", login.reason(), ms),
             },
@@ -120,20 +120,20 @@ fn explain(desk: &CommandContext, host: &Name, volume: &VolumeName) -> Result<()
     let answer = desk.client.get(&format!("/hosts/{host}/explain?{asked}"), "explanation")?;
     let told: Explanation = answer.decode()?;
     let point = |point: &Point| {
-        let mark = if point.good { "  " } else { "! " };
+        let mark = if point.passed { "  " } else { "! " };
         let remedy = point.remedy.as_ref().map_or(String::new(), |remedy| format!("; {remedy}"));
-        format!("\n{mark}{}{remedy}", point.sentence)
+        format!("\n{mark}{}{remedy}", point.message)
     };
-    let points: String = told.points.iter().map(point).collect();
-    let is_stopped = told.points.iter().any(|point| !point.good);
-    let (how, but) = match (told.sees, is_stopped) {
+    let points: String = told.checks.iter().map(point).collect();
+    let is_stopped = told.checks.iter().any(|point| !point.passed);
+    let (how, but) = match (told.has_access, is_stopped) {
         (true, false) => ("has access to", ""),
         (true, true) => ("has access to", ", but cannot fully use it"),
         (false, _) => ("has no access to", ""),
     };
     desk.out.done(&answer, &format!("host {host} {how} volume {volume}{but}:{points}"))?;
     // The exit code lets scripts test whether the host can use the volume.
-    if told.sees && !is_stopped { Ok(()) } else { Err(Failure::Said) }
+    if told.has_access && !is_stopped { Ok(()) } else { Err(Failure::Said) }
 }
 
 fn list(desk: &CommandContext, options: &ListOptions) -> Result<(), Failure> {
@@ -144,8 +144,8 @@ fn list(desk: &CommandContext, options: &ListOptions) -> Result<(), Failure> {
             host.name.to_string(),
             if host.any { "any".to_owned() } else { joined(&host.initiators) },
             if host.networks.is_empty() { "anywhere".to_owned() } else { joined(&host.networks) },
-            or_dash(host.proof.chap_user.as_ref()),
-            or_dash(host.proof.mutual_chap_user.as_ref()),
+            or_dash(host.authentication.chap_user.as_ref()),
+            or_dash(host.authentication.mutual_chap_user.as_ref()),
             host.presentations.to_string(),
         ]
     };
@@ -166,7 +166,7 @@ fn show(desk: &CommandContext, name: &Name) -> Result<(), Failure> {
     let facts = [
         ("initiators", if host.any { "any".to_owned() } else { joined(&host.initiators) }),
         ("allowed addresses", if host.networks.is_empty() { "anywhere".to_owned() } else { joined(&host.networks) }),
-        ("proof", format!("it {}", host.proof)),
+        ("proof", format!("it {}", host.authentication)),
         ("groups", if groups.is_empty() { "-".to_owned() } else { joined(&groups) }),
     ];
     let facts = facts.map(|(fact, value)| vec![fact.to_owned(), value]);

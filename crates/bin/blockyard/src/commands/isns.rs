@@ -27,8 +27,8 @@ fn show(desk: &CommandContext) -> Result<(), Failure> {
     let state = match state {
         IsnsState::Off => "off".to_owned(),
         IsnsState::Nothing => "no target has mapped volumes, or no portal is open".to_owned(),
-        IsnsState::Registered { heard } => format!("registered, last confirmed {heard}"),
-        IsnsState::Failing { why } => format!("failing: {why}"),
+        IsnsState::Registered { last_confirmed: heard } => format!("registered, last confirmed {heard}"),
+        IsnsState::Failing { reason: why } => format!("failing: {why}"),
     };
     let facts = [
         ("server", or_dash(server.as_ref())),

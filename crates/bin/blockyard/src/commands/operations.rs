@@ -34,9 +34,9 @@ fn list(desk: &CommandContext, options: &ListOptions) -> Result<(), Failure> {
             if operation.is_running { "running" } else { "waiting" }.to_owned(),
             or_dash(speed),
             or_dash(operation.progress.and_then(|progress| progress.seconds_left).map(duration)),
-            or_dash(operation.begun),
+            or_dash(operation.started),
             if operation.cancellable { "yes" } else { "no" }.to_owned(),
-            operation.sentence.clone(),
+            operation.description.clone(),
         ]
     };
     let header = &["OPERATION", "DONE", "STATE", "SPEED", "LEFT", "STARTED", "CANCELABLE", "DESCRIPTION"];
@@ -70,5 +70,5 @@ fn told(operation: &OperationReport) -> String {
     let state = if operation.is_running { "running" } else { "waiting" };
     let progress = operation.progress.map(|progress| sentence(state, &progress));
     let percent = operation.percent.map(|percent| format!("{state} {percent} %"));
-    format!("{}: {}", operation.sentence, progress.or(percent).unwrap_or_else(|| state.to_owned()))
+    format!("{}: {}", operation.description, progress.or(percent).unwrap_or_else(|| state.to_owned()))
 }

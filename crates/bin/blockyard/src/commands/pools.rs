@@ -6,7 +6,7 @@ mod grow;
 mod key;
 mod log;
 
-use super::newcomers::with_disks;
+use super::new_disks::with_disks;
 use super::{CommandContext, joined, known, or_dash, pool_path};
 use crate::args::{ListOptions, PoolCommand};
 use crate::confirm;
@@ -173,7 +173,7 @@ fn drawn(pool: &PoolReport, problems: &[&Problem]) -> String {
         text.push('\n');
     };
     match &pool.read_only {
-        Some(why) => line(format_args!("  read-only: {why}; {}", pool.way_to_write())),
+        Some(why) => line(format_args!("  read-only: {why}; {}", pool.writable_hint())),
         None if pool.imported_read_only => line(format_args!("  read-only: imported with --read-only")),
         None => {}
     }
@@ -247,19 +247,19 @@ fn drawn_member(member: &MemberReport, problems: &[&Problem]) -> String {
         1 => ", 1 error".to_owned(),
         n => format!(", {n} errors"),
     };
-    let wrong = match member.wrong_blocks {
+    let wrong = match member.checksum_errors {
         0 => String::new(),
         // Blocks of members are 4 KiB.
         n => format!(", {} checksum errors", Size::new(n * 4096).iec()),
     };
-    let fitness = match (&member.copy, member.fitness) {
+    let fitness = match (&member.copy, member.health) {
         (Some(copy), _) => format!(", being copied to {}, {} %", copy.disk, copy.progress.percent()),
-        (None, MemberFitness::Failing | MemberFitness::Useless) => {
-            format!(", {} failed reads in 24 h", member.errors_of_day)
+        (None, MemberFitness::Failing | MemberFitness::Critical) => {
+            format!(", {} failed reads in 24 h", member.errors_24h)
         }
-        (None, MemberFitness::Fit | MemberFitness::Slow) => String::new(),
+        (None, MemberFitness::Good | MemberFitness::Slow) => String::new(),
     };
-    let spare = member.stands_for.as_ref().map_or(String::new(), |of| format!(", former spare, replaces {of}"));
+    let spare = member.replaces.as_ref().map_or(String::new(), |of| format!(", former spare, replaces {of}"));
     let subject = format!("disk {disk}");
     let worst = problems.iter().find(|problem| problem.subject == subject);
     let worst = worst.map_or(String::new(), |problem| format!(", {}", problem.state));

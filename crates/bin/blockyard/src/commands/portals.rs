@@ -119,8 +119,8 @@ fn list(desk: &CommandContext, options: &ListOptions) -> Result<(), Failure> {
     let row = |portal: &PortalReport| {
         let policy = &portal.policy;
         let state = match &portal.state {
-            PortalState::NoLink { why } => format!("no link: {why}"),
-            PortalState::Failed { why } => format!("failed: {why}"),
+            PortalState::NoLink { reason: why } => format!("no link: {why}"),
+            PortalState::Failed { reason: why } => format!("failed: {why}"),
             PortalState::Open if !policy.drained && portal.also_ipv4 => "open, IPv4 and IPv6".to_owned(),
             PortalState::Open if !policy.drained && is_any_of_ipv6(portal) => "open, IPv6 only".to_owned(),
             PortalState::Open if !policy.drained => "open".to_owned(),

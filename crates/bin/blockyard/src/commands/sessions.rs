@@ -34,7 +34,7 @@ pub(super) fn run(desk: &CommandContext, command: &SessionCommand) -> Result<(),
             let answer = desk.client.delete_for(&format!("/sessions/{id}?{asked}"), "ended")?;
             let how = match answer.decode()? {
                 SessionEnd::LoggedOut => "the initiator logged out",
-                SessionEnd::CutOff => "its connections were closed",
+                SessionEnd::Dropped => "its connections were closed",
             };
             desk.out.done(&answer, &format!("session {id} closed: {how}"))
         }

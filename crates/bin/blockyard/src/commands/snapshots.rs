@@ -28,7 +28,7 @@ pub(super) fn run(desk: &CommandContext, command: SnapshotCommand) -> Result<(),
         }
         SnapshotCommand::Lock { name, lock } => {
             let lock = lock.lock();
-            if lock == LockWish::Open {
+            if lock == LockWish::Unlocked {
                 let hint = "give --lock-until TIME, or --locked for no end";
                 let refusal = Refusal::new(code::VALUE_MISSING, "no end of the lock was given", hint);
                 return Err(Failure::usage(&refusal));
@@ -51,8 +51,8 @@ fn list(desk: &CommandContext, volume: Option<&VolumeName>, options: &ListOption
             snapshot.created.to_string(),
             snapshot.size.iec(),
             snapshot.mapped.iec(),
-            snapshot.frees.iec(),
-            or_dash((snapshot.lock != SnapshotLock::Open).then_some(snapshot.lock)),
+            snapshot.reclaimable.iec(),
+            or_dash((snapshot.lock != SnapshotLock::Unlocked).then_some(snapshot.lock)),
             if snapshot.cloned { "yes" } else { "no" }.to_owned(),
         ]
     };
@@ -72,8 +72,8 @@ impl LockOptions {
         match self.lock_until {
             Some(Until::At(time)) => LockWish::Until(time),
             Some(Until::In(span)) => LockWish::For(span),
-            None if self.locked => LockWish::ForEver,
-            None => LockWish::Open,
+            None if self.locked => LockWish::Permanent,
+            None => LockWish::Unlocked,
         }
     }
 }

@@ -21,7 +21,7 @@ pub(super) fn run(desk: &CommandContext, command: &StateCommand) -> Result<(), F
 
 fn show(desk: &CommandContext) -> Result<(), Failure> {
     let answer = desk.client.get("/state", "state")?;
-    let StateReport { version, kept, held } = answer.decode()?;
+    let StateReport { version, kept, changes_refused: held } = answer.decode()?;
     let span = kept.first().zip(kept.last()).map(|(first, last)| format!("{first} to {last}, {} versions", kept.len()));
     let facts = [
         ("version", version.to_string()),

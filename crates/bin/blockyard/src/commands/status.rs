@@ -13,7 +13,7 @@ pub(super) fn status(desk: &CommandContext, check: bool) -> Result<(), Failure> 
     if desk.out.is_json() {
         desk.out.json(&answer)?;
     } else if desk.out.is_quiet() {
-        put(&format!("{}\n", status.verdict))?;
+        put(&format!("{}\n", status.summary))?;
     } else {
         put(&told(&status))?;
     }
@@ -23,7 +23,7 @@ pub(super) fn status(desk: &CommandContext, check: bool) -> Result<(), Failure> 
 
 /// Formats the status: verdict, problems, then totals.
 fn told(status: &StatusReport) -> String {
-    let mut text = format!("{}\n", status.verdict);
+    let mut text = format!("{}\n", status.summary);
     let mut line = |args: std::fmt::Arguments<'_>| {
         text.write_fmt(args).expect("a string takes all text");
         text.push('\n');

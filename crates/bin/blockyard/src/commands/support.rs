@@ -33,7 +33,7 @@ const ASKED: [(&str, &str, &str); 22] = [
     ("alerts.json", "/alerts", "alerts"),
     ("receivers.json", "/receivers", "receivers"),
     ("events.json", "/events", "events"),
-    ("activity.json", "/activity?most=1000", "moment"),
+    ("activity.json", "/activity?limit=1000", "rates"),
 ];
 
 /// Files with facts of the machine and its kernel.

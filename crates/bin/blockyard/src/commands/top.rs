@@ -15,13 +15,13 @@ const OVERVIEW: [(TopNoun, usize); 3] = [(TopNoun::Volumes, 20), (TopNoun::Disks
 pub(super) fn run(desk: &CommandContext, options: &TopOptions) -> Result<(), Failure> {
     let lines = usize::from(options.lines);
     if options.once {
-        let answer = desk.client.get(&format!("/activity?most={lines}"), "moment")?;
+        let answer = desk.client.get(&format!("/activity?limit={lines}"), "rates")?;
         let moment: LiveRates = answer.decode()?;
         return if desk.out.is_json() { desk.out.json(&answer) } else { one(desk.out, &moment, options, lines) };
     }
     let mut shown = Ok(());
     let mut feed = Feed::default();
-    let ended = desk.client.fetch(&format!("/stream?most={lines}"), |bytes| {
+    let ended = desk.client.fetch(&format!("/stream?limit={lines}"), |bytes| {
         // A frame of the stream may hold several events, or a part of one.
         for moment in feed.moments(bytes) {
             shown = show(desk.out, &moment, options, lines);
@@ -209,7 +209,7 @@ impl Feed {
             let rest = self.0.split_off(end + 2);
             let told = std::mem::replace(&mut self.0, rest);
             let told = String::from_utf8_lossy(&told).into_owned();
-            let data = told.strip_prefix("event: moment\n").and_then(|told| told.strip_prefix("data: "));
+            let data = told.strip_prefix("event: rates\n").and_then(|told| told.strip_prefix("data: "));
             moments.extend(data.and_then(|data| serde_json::from_str(data).ok()));
         }
         moments
@@ -235,7 +235,7 @@ mod tests {
             "volumes": [], "hosts": [], "sessions": [], "portals": [], "disks": [],
         });
         let text = format!(
-            "event: moment\ndata: {moment}\n\nid: 7\nevent: event\ndata: {{}}\n\nevent: moment\ndata: {moment}\n\n"
+            "event: rates\ndata: {moment}\n\nid: 7\nevent: event\ndata: {{}}\n\nevent: rates\ndata: {moment}\n\n"
         );
         let mut feed = Feed::default();
         let told: Vec<LiveRates> = text.as_bytes().chunks(7).flat_map(|piece| feed.moments(piece)).collect();

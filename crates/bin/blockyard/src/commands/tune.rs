@@ -19,7 +19,7 @@ pub(super) fn run(desk: &CommandContext, command: &TuneCommand) -> Result<(), Fa
         return host(desk, options);
     }
     // The commands read and write `/sys` and `/proc` of the machine that they run on.
-    if !desk.client.is_here() {
+    if !desk.client.is_local() {
         let message = "blockyard tune works on the local machine, not on a remote array";
         let refusal = Refusal::new(code::ELSEWHERE, message, "run it on the array, without --url");
         return Err(Failure::usage(&refusal));

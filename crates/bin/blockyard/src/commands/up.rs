@@ -1,7 +1,7 @@
 //! Command `blockyard up`: creates everything from bare disks to a mapped volume, completely or not at all.
 
 use super::CommandContext;
-use super::newcomers::named;
+use super::new_disks::named;
 use crate::args::UpOptions;
 use crate::connect;
 use crate::failure::Failure;

@@ -36,7 +36,7 @@ pub(super) fn run(desk: &CommandContext, command: UserCommand) -> Result<(), Fai
 pub(super) fn run_token(desk: &CommandContext, command: TokenCommand) -> Result<(), Failure> {
     match command {
         TokenCommand::Create { name, role, scopes, lasts } => {
-            let answer = desk.client.post("/tokens", &NewToken { name, role, scopes, lasts }, "token")?;
+            let answer = desk.client.post("/tokens", &NewToken { name, role, scopes, valid_for: lasts }, "token")?;
             if desk.out.is_json() {
                 return desk.out.json(&answer);
             }
@@ -99,8 +99,8 @@ fn logins(desk: &CommandContext, options: &ListOptions) -> Result<(), Failure> {
             login.id,
             login.user.to_string(),
             login.address.to_string(),
-            login.begun.to_string(),
-            login.seen.to_string(),
+            login.started.to_string(),
+            login.last_seen.to_string(),
             login.until.to_string(),
             if login.agent.is_empty() { "-".to_owned() } else { login.agent },
         ]
@@ -119,7 +119,7 @@ fn tokens(desk: &CommandContext, options: &ListOptions) -> Result<(), Failure> {
             token.name.to_string(),
             token.role.to_string(),
             joined(&token.scopes),
-            token.maker.map_or("root".to_owned(), |maker| maker.to_string()),
+            token.created_by.map_or("root".to_owned(), |maker| maker.to_string()),
             token.until.to_string(),
             or_dash(token.used),
         ]

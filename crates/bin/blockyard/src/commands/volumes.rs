@@ -137,7 +137,7 @@ fn list(desk: &CommandContext, options: &ListOptions) -> Result<(), Failure> {
 /// Returns the state as one word, with the progress of a copy or the reason if the volume is missing.
 fn state(volume: &VolumeReport) -> String {
     let percent = volume.copy.as_ref().map(|copy| format!(" {} %", copy.progress.percent()));
-    let why = volume.why.as_ref().filter(|_| volume.state == VolumeState::Missing);
+    let why = volume.reason.as_ref().filter(|_| volume.state == VolumeState::Missing);
     let why = why.map_or(String::new(), |why| format!(": {why}"));
     format!("{}{}{why}", volume.state.as_str(), percent.unwrap_or_default())
 }
@@ -182,7 +182,7 @@ fn show(desk: &CommandContext, name: &VolumeName) -> Result<(), Failure> {
         return desk.out.json(&answer);
     }
     let volume: VolumeReport = answer.decode()?;
-    let why = volume.why.iter().map(|why| ("why", why.clone()));
+    let why = volume.reason.iter().map(|why| ("why", why.clone()));
     let lines = why.chain(of_volume(&volume)).map(|(what, text)| format!("  {what:<9} {text}\n"));
     put(&format!("volume {name}: {}, {}\n{}", volume.state.as_str(), volume.size, lines.collect::<String>()))
 }

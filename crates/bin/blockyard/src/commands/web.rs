@@ -17,7 +17,7 @@ fn show(desk: &CommandContext) -> Result<(), Failure> {
     let answer = desk.client.get("/web", "web")?;
     let WebReport { url, addresses, certificate } = answer.decode()?;
     let mut facts = vec![("console", url.unwrap_or_else(|| "not available".to_owned()))];
-    for WebAddress { address, open, why } in addresses {
+    for WebAddress { address, open, reason: why } in addresses {
         let state = match why {
             _ if open => format!("{address}, open"),
             Some(why) => format!("{address}, not open, retrying: {why}"),

@@ -66,7 +66,7 @@ impl Client {
     /// *Errors*: the system's error at the helper, or `PermissionDenied` if its policy forbids the request.
     pub(crate) fn ask(&self, verb: Verb) -> io::Result<(Outcome, Option<OwnedFd>)> {
         let request = Request { number: self.number.fetch_add(1, Ordering::Relaxed), verb };
-        if !request.fits() {
+        if !request.has_valid_path() {
             return Err(io::Error::new(ErrorKind::InvalidInput, "the path is empty, too long or has a zero"));
         }
         let (tell, told) = channel();
@@ -86,7 +86,7 @@ impl Client {
         let answered = answered.inspect_err(|_| drop(self.waiting().remove(&request.number)))?;
         match answered {
             (Outcome::Failed { errno }, _) => Err(io::Error::from_raw_os_error(errno)),
-            (Outcome::Refused { why }, _) => {
+            (Outcome::Refused { reason: why }, _) => {
                 tracing::warn!(why, "the privileged helper denied a request");
                 Err(io::Error::new(ErrorKind::PermissionDenied, why))
             }

@@ -7,7 +7,7 @@ pub(super) fn steps(view: &View) -> Vec<Step> {
     let mut steps = linux::steps(view);
     let seen = steps.pop();
     for step in &mut steps {
-        step.what += ", on each node";
+        step.description += ", on each node";
     }
     // The iSCSI storage of Proxmox VE has no multipath, so with several paths it gets LVM on the multipath device.
     if view.has_paths() {

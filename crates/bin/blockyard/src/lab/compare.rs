@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::output::{Output, Rows};
 use ::lab::compare::{ROUNDS_MIN, Row, labels, runs};
 use ::lab::figure::Measure;
-use ::lab::peer::Means;
+use ::lab::peer::TestResources;
 use ::lab::point::Build;
 use ::lab::run::Run;
 use ::lab::scenario::BUILD;
@@ -59,7 +59,7 @@ fn in_turn(scenario: &Path, first: &Path, second: &Path, options: &CompareOption
     scenario.in_turn()?;
     // With too few rounds the comparison could not give a confidence.
     scenario.rounds = options.rounds.unwrap_or(scenario.rounds.max(ROUNDS_MIN as u32)).max(1);
-    let means = Means { this: Some(first.to_owned()), other: Some(second.to_owned()), ..means()? };
+    let means = TestResources { this: Some(first.to_owned()), other: Some(second.to_owned()), ..means()? };
     measured(scenario, &means, options.out.as_deref(), global)
 }
 

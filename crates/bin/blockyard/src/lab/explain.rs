@@ -4,7 +4,7 @@ use crate::args::Global;
 use crate::failure::Failure;
 use crate::output::{Output, put};
 use ::lab::explain::{Explanation, explain as limit_of};
-use ::lab::only::Only;
+use ::lab::label_filter::LabelFilter;
 use ::lab::run::{Measured, Run};
 use ::lab::scenario::place;
 use anyhow::{Context, anyhow};
@@ -33,7 +33,7 @@ struct All<'a> {
 ///
 /// *Errors*: there is no such point.
 pub(super) fn explain(run: &Run, only: &[String], global: &Global) -> Result<(), Failure> {
-    let meant = Only::parse(only)?;
+    let meant = LabelFilter::parse(only)?;
     let points: Vec<&Measured> = run.points.iter().filter(|point| meant.holds(&point.labels)).collect();
     if points.is_empty() {
         return Err(anyhow!("the run has no point at {}", only.join(", ")).into());

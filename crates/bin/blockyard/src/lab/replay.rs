@@ -1,7 +1,7 @@
 //! Command `blockyard lab replay`.
 
-use crate::args::{AimOptions, Global, ReplayOptions, ReplayPace};
-use crate::conform::aim_of;
+use crate::args::{Global, ReplayOptions, ReplayPace, TargetOptions};
+use crate::conform::test_target;
 use crate::failure::Failure;
 use crate::output::{Output, Rows, put};
 use ::lab::drive::{self, Login, Replaying, Transport};
@@ -52,7 +52,7 @@ fn way_of(to: &str, options: &ReplayOptions, sessions: usize) -> Result<Transpor
     if !to.starts_with("iscsi://") {
         return Ok(Transport::Device(vec![to.to_owned()]));
     }
-    let aim = aim_of(&AimOptions { url: to.to_owned(), who: options.who.clone() })?;
+    let aim = test_target(&TargetOptions { url: to.to_owned(), who: options.who.clone() })?;
     let portal = aim.portal.to_socket_addrs().with_context(|| format!("no address of {}", aim.portal))?.next();
     let portal = portal.with_context(|| format!("no address of {}", aim.portal))?;
     let login = |session: usize| Login {

@@ -1,9 +1,9 @@
 //! Programs that inspect disks: a fixed list with fixed arguments, a few at a time, each with limits of time and
 //! output.
 
-use super::desks::{self, Workers};
-use super::line::Line;
+use super::request_socket::RequestSocket;
 use super::verbs::Verbs;
+use super::workers::{self, Workers};
 use privilege::{Answer, Outcome, Verb};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
@@ -64,7 +64,14 @@ pub(super) struct Programs(JoinSet<()>);
 
 impl Programs {
     /// Starts the program of `verb`, and answers the request when it has ended.
-    pub(super) async fn start(&mut self, verbs: Arc<Verbs>, desks: Workers, verb: Verb, number: u32, line: &Arc<Line>) {
+    pub(super) async fn start(
+        &mut self,
+        verbs: Arc<Verbs>,
+        desks: Workers,
+        verb: Verb,
+        number: u32,
+        line: &Arc<RequestSocket>,
+    ) {
         // Reaps the ended tasks, so that the count below is of running ones.
         while self.0.try_join_next().is_some() {}
         if self.0.len() >= AT_ONCE {
@@ -75,14 +82,14 @@ impl Programs {
         self.0.spawn(async move {
             // Finding the path and judging it may block on the disk, so it runs on a worker thread.
             let asked = verb.clone();
-            let run = desks.carry(&verb, number, move || verbs.program_of(&asked)).await;
+            let run = desks.run_blocking(&verb, number, move || verbs.program_of(&asked)).await;
             let (outcome, output) = match run {
                 Ok(Ok(run)) => match output_of(&run).await {
                     Ok((code, output)) => (Outcome::Ran { code }, Some(output)),
-                    Err(errno) => desks::outcome_of(errno),
+                    Err(errno) => workers::outcome_of(errno),
                 },
                 Ok(Err(outcome)) => (outcome, None),
-                Err(errno) => desks::outcome_of(errno),
+                Err(errno) => workers::outcome_of(errno),
             };
             line.send(&Answer { number, outcome }, output.as_ref()).await;
         });

@@ -18,12 +18,12 @@ fn office(state: &Path) -> (OwnedFd, std::thread::JoinHandle<u64>) {
     let thread = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
-            let line = Arc::new(Line::new(ours).expect("a socket"));
+            let line = Arc::new(RequestSocket::new(ours).expect("a socket"));
             let (verbs, programs) = (Arc::new(Verbs::new(policy)), Programs::default());
-            let mut office = Office {
+            let mut office = RequestServer {
                 verbs,
-                desks: Workers::default(),
-                places: Arc::new(Semaphore::new(PLACES)),
+                workers: Workers::default(),
+                places: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
                 programs,
                 line: line.clone(),
                 damaged: 0,
@@ -53,7 +53,7 @@ fn open(number: u32, path: &Path) -> Request {
 }
 
 fn is_refused(answer: &Answer, why: &str) -> bool {
-    matches!(&answer.outcome, Outcome::Refused { why: said } if said.contains(why))
+    matches!(&answer.outcome, Outcome::Refused { reason: said } if said.contains(why))
 }
 
 #[test]

@@ -139,7 +139,7 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 
 fn outcome_of(denial: Denial) -> Outcome {
     match denial {
-        Denial::Policy(why) => Outcome::Refused { why },
+        Denial::Policy(why) => Outcome::Refused { reason: why },
         Denial::System(errno) => Outcome::Failed { errno: errno.raw_os_error() },
     }
 }

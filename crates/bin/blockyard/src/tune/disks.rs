@@ -1,11 +1,11 @@
 //! Settings of the request queues of the array's own disks.
 
 use super::cpus::Cpus;
-use super::knobs::{
+use super::tunables::{
     ADD_RANDOM, MAX_SECTORS, MAX_SECTORS_OF_HEADS, NOMERGES, NOMERGES_OF_HEADS, NR_REQUESTS, QUEUE_DEPTH, READ_AHEAD,
     RQ_AFFINITY, SCHEDULER, SCHEDULER_OF_HEADS, WBT, WRITE_CACHE,
 };
-use super::{Advice, Knob, Root, Verdict};
+use super::{Advice, Root, Tunable, Verdict};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -103,7 +103,7 @@ impl Queue<'_> {
     }
 
     /// Shows a setting without a recommendation.
-    fn least(&self, knob: &'static Knob) -> Option<Advice> {
+    fn least(&self, knob: &'static Tunable) -> Option<Advice> {
         Some(Advice::kept(knob, self.name, self.text(knob.name)?))
     }
 
@@ -114,7 +114,7 @@ impl Queue<'_> {
     }
 
     /// Returns the recommended scheduler with its reason: rotational and solid-state disks need opposite ones.
-    fn wanted_scheduler(&self) -> (&'static Knob, &'static str) {
+    fn wanted_scheduler(&self) -> (&'static Tunable, &'static str) {
         if self.turns() { (&SCHEDULER_OF_HEADS, "mq-deadline") } else { (&SCHEDULER, "none") }
     }
 
@@ -125,11 +125,7 @@ impl Queue<'_> {
         let (knob, wanted) = self.wanted_scheduler();
         let advice = Advice::kept(knob, self.name, now).file(&self.path("scheduler"), wanted);
         let is_there = text.split_whitespace().any(|word| word.trim_matches(['[', ']']) == wanted);
-        Some(if is_there {
-            advice
-        } else {
-            advice.without_hope(format!("this kernel does not support {wanted} for it"))
-        })
+        Some(if is_there { advice } else { advice.impossible(format!("this kernel does not support {wanted} for it")) })
     }
 
     fn requests(&self) -> Option<Advice> {

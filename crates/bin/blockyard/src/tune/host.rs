@@ -59,7 +59,7 @@ pub(crate) fn steps(system: System, terms: Terms, machine: Machine) -> Vec<Step>
         System::Esxi => esxi::steps(terms, machine),
         System::Proxmox => {
             let mut steps = linux::steps(terms, machine);
-            steps.iter_mut().for_each(|step| step.what += ", on each node");
+            steps.iter_mut().for_each(|step| step.description += ", on each node");
             steps
         }
         System::Qemu => {

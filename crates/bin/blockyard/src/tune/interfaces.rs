@@ -1,8 +1,8 @@
 //! Settings of the network interfaces of the portals, and of the cards below them.
 
 use super::cpus::{self, Cpus};
-use super::knobs::{GRO, MTU, MTU_OF_VIRTUAL, QUEUES, RPS, RX_RING, TSO};
-use super::{Advice, Knob, Root, Setting};
+use super::tunables::{GRO, MTU, MTU_OF_VIRTUAL, QUEUES, RPS, RX_RING, TSO};
+use super::{Advice, Root, Setting, Tunable};
 use std::collections::BTreeSet;
 
 const JUMBO: u64 = 9000;
@@ -138,12 +138,12 @@ fn ring(root: &Root, name: &str) -> Option<Advice> {
 
 fn features(root: &Root, name: &str) -> Vec<Advice> {
     let text = root.ethtool("-k", name).unwrap_or_default();
-    let feature = |knob: &'static Knob, label: &str| {
+    let feature = |knob: &'static Tunable, label: &str| {
         let line = text.lines().find_map(|line| line.trim().strip_prefix(label)?.strip_prefix(": "))?;
         // `[fixed]` marks a feature that the driver does not allow to be changed.
         let (now, is_fixed) = (line.split_whitespace().next()?, line.contains("[fixed]"));
         let advice = Advice::kept(knob, name, now).to("on", [ethtool("-K", name, knob.name, "on")]);
-        Some(if is_fixed { advice.without_hope("not supported by the card") } else { advice })
+        Some(if is_fixed { advice.impossible("not supported by the card") } else { advice })
     };
     [feature(&TSO, "tcp-segmentation-offload"), feature(&GRO, "generic-receive-offload")]
         .into_iter()

@@ -1,8 +1,8 @@
 //! Interrupt affinity of the queues of network cards and of NVMe disks.
 
 use super::cpus::{self, Cpus};
-use super::knobs::IRQ_AFFINITY;
 use super::root::trailing_number;
+use super::tunables::IRQ_AFFINITY;
 use super::{Advice, Array, Root, Setting, disks, interfaces};
 
 /// Parts of the names of interrupts that belong to no queue.

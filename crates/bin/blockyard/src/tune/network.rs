@@ -1,10 +1,10 @@
 //! Settings of TCP, and of packet reception below it.
 
-use super::knobs::{
+use super::tunables::{
     BUSY_READ, CONGESTION, CONGESTION_ALLOWED, MTU_PROBING, NETDEV_BACKLOG, NETDEV_BUDGET, RMEM_MAX, SACK, SLOW_START,
     SOMAXCONN, TCP_RMEM, TCP_WMEM, WMEM_MAX,
 };
-use super::{Advice, Knob, Root, interfaces};
+use super::{Advice, Root, Tunable, interfaces};
 
 /// Congestion control that the daemon selects for its connections.
 const CHOSEN: &str = "cubic";
@@ -50,16 +50,16 @@ struct Tcp<'a> {
 
 impl Tcp<'_> {
     /// Shows a sysctl without a recommendation.
-    fn least(&self, knob: &'static Knob) -> Option<Advice> {
+    fn least(&self, knob: &'static Tunable) -> Option<Advice> {
         let now = self.root.text(&sysctl(knob.name))?;
         Some(Advice::kept(knob, "", now.split_whitespace().collect::<Vec<_>>().join(" ")))
     }
 
-    fn exactly(&self, knob: &'static Knob, wanted: &str) -> Option<Advice> {
+    fn exactly(&self, knob: &'static Tunable, wanted: &str) -> Option<Advice> {
         Some(self.least(knob)?.file(&sysctl(knob.name), wanted))
     }
 
-    fn at_least(&self, knob: &'static Knob, wanted: u64) -> Option<Advice> {
+    fn at_least(&self, knob: &'static Tunable, wanted: u64) -> Option<Advice> {
         let advice = self.least(knob)?;
         let now: u64 = advice.now.parse().ok()?;
         Some(advice.file(&sysctl(knob.name), now.max(wanted).to_string()))
@@ -67,7 +67,7 @@ impl Tcp<'_> {
 
     /// Recommends the buffer limit of a connection: twice the bandwidth-delay product of the fastest portal, since the
     /// kernel counts its overhead as well.
-    fn window(&self, knob: &'static Knob) -> Option<Advice> {
+    fn window(&self, knob: &'static Tunable) -> Option<Advice> {
         let advice = self.least(knob)?;
         let [least, first, most] =
             <[u64; 3]>::try_from(advice.now.split(' ').filter_map(|number| number.parse().ok()).collect::<Vec<u64>>())
@@ -88,7 +88,7 @@ impl Tcp<'_> {
         let wanted = format!("{} {CHOSEN}", advice.now);
         let advice = advice.file(&sysctl(CONGESTION_ALLOWED.name), wanted);
         let known = self.root.text(&sysctl("net.ipv4.tcp_available_congestion_control")).unwrap_or_default();
-        Some(if has(&known) { advice } else { advice.without_hope("this kernel has no cubic; run modprobe tcp_cubic") })
+        Some(if has(&known) { advice } else { advice.impossible("this kernel has no cubic; run modprobe tcp_cubic") })
     }
 
     /// Recommends MTU probing for jumbo frames only.
@@ -100,7 +100,7 @@ impl Tcp<'_> {
     }
 
     /// Recommends a larger limit only if a column of `softnet_stat` has counted an overflow on any core.
-    fn after(&self, knob: &'static Knob, column: usize, wanted: u64) -> Option<Advice> {
+    fn after(&self, knob: &'static Tunable, column: usize, wanted: u64) -> Option<Advice> {
         let text = self.root.text("proc/net/softnet_stat").unwrap_or_default();
         let field = |line: &str, n: usize| u64::from_str_radix(line.split_whitespace().nth(n)?, 16).ok();
         let sum = |n: usize| text.lines().filter_map(|line| field(line, n)).sum::<u64>();

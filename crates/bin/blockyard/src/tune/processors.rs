@@ -1,8 +1,8 @@
 //! Settings of cores, sockets and memory.
 
 use super::cpus::{self, Cpus};
-use super::knobs::{GOVERNOR, HALT_POLL, HUGE_PAGES, IO_URING, ISOLATED, MEMLOCK, SHARD_CPUS, SWAPPINESS};
 use super::network::sysctl;
+use super::tunables::{GOVERNOR, HALT_POLL, HUGE_PAGES, IO_URING, ISOLATED, MEMLOCK, SHARD_CPUS, SWAPPINESS};
 use super::{Advice, Array, Root, Setting, Verdict, disks, interfaces};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,7 +42,7 @@ fn governor(root: &Root) -> Option<Advice> {
     let advice = advice.to("performance", settings);
     let can = root.text(&format!("{CPUS}/cpu0/cpufreq/scaling_available_governors"));
     let has = can.is_none_or(|all| all.split_whitespace().any(|one| one == "performance"));
-    Some(if has { advice } else { advice.without_hope("not supported by this kernel") })
+    Some(if has { advice } else { advice.impossible("not supported by this kernel") })
 }
 
 /// Recommends halt polling in virtual machines whose kernel supports it.

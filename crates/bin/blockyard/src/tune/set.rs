@@ -1,7 +1,7 @@
 //! Applying and reverting settings. Nothing else in `tune` changes the system.
 
 use super::record::{Entry, Record};
-use super::{Advice, Root, Setting, Verdict, keep};
+use super::{Advice, Root, Setting, Verdict, persistence};
 use std::collections::BTreeSet;
 use std::io;
 
@@ -81,7 +81,7 @@ pub(crate) fn entries(root: &Root, advice: &[&Advice], keeps: bool) -> Vec<Entry
             name: advice.name(),
             why: format!("{}: {}", advice.knob.name, advice.knob.why),
             before: setting.now(root).unwrap_or_else(|| advice.now.clone()),
-            kept: keeps.then(|| keep::line(root, setting)).flatten(),
+            kept: keeps.then(|| persistence::line(root, setting)).flatten(),
             setting: setting.clone(),
         };
         advice.settings.iter().map(entry).collect::<Vec<_>>()
@@ -111,7 +111,7 @@ pub(crate) fn apply(root: &Root, entries: &[Entry]) -> io::Result<(Vec<Step>, Ve
         steps.push(Step { name, setting, before, refused });
     }
     record.save(root)?;
-    Ok((steps, keep::write(root, &record)?))
+    Ok((steps, persistence::write(root, &record)?))
 }
 
 /// Reports a value that the kernel accepted but changed.
@@ -152,7 +152,7 @@ pub(crate) fn revert(root: &Root) -> io::Result<(Vec<Step>, Vec<String>)> {
         }
     }
     // Persistent files first: if they stayed, the next start would apply the settings again.
-    let changed = keep::write(root, &Record::default())?;
+    let changed = persistence::write(root, &Record::default())?;
     left.save(root)?;
     Ok((steps, changed))
 }

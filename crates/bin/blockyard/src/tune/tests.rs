@@ -1,6 +1,6 @@
 mod picture;
 
-use super::knobs::ALL;
+use super::tunables::ALL;
 use super::*;
 use picture::Picture;
 use std::fs;

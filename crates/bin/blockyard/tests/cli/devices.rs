@@ -56,7 +56,7 @@ fn loop_device_is_found_free_then_held_then_with_something_on_it() {
     drop(held);
     File::options().write(true).open(&device.0).expect("opens").write_all_at(b"XFSB", 0).expect("writes");
     let (state, reason) = state(dir.path(), &device.0);
-    assert_eq!((state.as_str(), reason.as_str()), ("holding", "it holds an XFS file system"));
+    assert_eq!((state.as_str(), reason.as_str()), ("has_data", "it holds an XFS file system"));
     end(&mut daemon, Signal::TERM);
 }
 

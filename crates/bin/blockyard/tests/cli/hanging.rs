@@ -160,7 +160,7 @@ fn serve_through_hangs(level: &str, io: &str) {
     load.run(Duration::from_secs(12));
     load.expect_within(level, "a member hangs");
     assert!(faulty.hanging() > 0, "nothing was asked of the disk");
-    assert_eq!(states(dir)[1], "behind");
+    assert_eq!(states(dir)[1], "not_responding");
     for line in ["status", "alert active", "pool show tank", "doctor"] {
         let said = wait_for(dir, line, |said| said.contains("d1"));
         assert!(!said.contains("All good"), "{line}: {said}");

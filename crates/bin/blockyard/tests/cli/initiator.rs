@@ -107,7 +107,7 @@ impl Initiator {
                 Ok(done.data_in.map(|data| data.to_vec()).unwrap_or_default())
             }
             Event::Completed(done) if done.task == task && done.status == 2 => {
-                Err(scsi::Sensed::parse(&done.sense).expect("a CHECK CONDITION has sense data").triple())
+                Err(scsi::ParsedSense::parse(&done.sense).expect("a CHECK CONDITION has sense data").triple())
             }
             other => panic!("{cdb:x?} was answered with {other:?}"),
         }

@@ -110,10 +110,10 @@ fn names_found(dir: &Path) -> Vec<(String, String)> {
     let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
     let findings = told["findings"].as_array().expect("findings").clone();
     let text = |value: &serde_json::Value| value.as_str().expect("text").to_owned();
-    let of_names = findings.iter().filter(|one| text(&one["sentence"]).contains("target name") || is_twin(one));
-    return of_names.map(|one| (text(&one["grade"]), text(&one["sentence"]))).collect();
+    let of_names = findings.iter().filter(|one| text(&one["message"]).contains("target name") || is_twin(one));
+    return of_names.map(|one| (text(&one["grade"]), text(&one["message"]))).collect();
     fn is_twin(one: &serde_json::Value) -> bool {
-        one["sentence"].as_str().is_some_and(|sentence| sentence.starts_with("registered by another array"))
+        one["message"].as_str().is_some_and(|sentence| sentence.starts_with("registered by another array"))
     }
 }
 

@@ -151,10 +151,10 @@ fn refused() -> RefusedLogin {
         initiator: Some("iqn.1993-08.org.debian:01:new".to_owned()),
         address: "10.0.0.21".parse().expect("an address"),
         target: Some("iqn.2026-11.io.blockyard:array1".to_owned()),
-        why: RefusedWhy::UnknownInitiator,
+        reason: RefusedWhy::UnknownInitiator,
         status: "authorization failure (0202)".to_owned(),
-        held_back_ms: 0,
-        times: 12,
+        delay_ms: 0,
+        count: 12,
         last: Timestamp::from_unix(1_795_000_000),
     }
 }

@@ -9,7 +9,7 @@ mod stopped;
 use lab::drive::{self, Transport};
 use lab::explain::{Explanation, Limit, explain};
 use lab::measure;
-use lab::peer::{Means, Serving};
+use lab::peer::{Serving, TestResources};
 use lab::point::{BackgroundLoad, Backing, DiskModel, Peer, Point};
 use lab::run::{Machine, Measured, Sample};
 use model::{DiskReport, Level, PoolReport, Size, Span, StatusReport, VolumeReport, WritePolicy};
@@ -28,8 +28,8 @@ struct Stage {
     serving: Serving,
 }
 
-fn means() -> Means {
-    Means { own: env!("CARGO_BIN_EXE_blockyard").into(), ..Means::default() }
+fn means() -> TestResources {
+    TestResources { own: env!("CARGO_BIN_EXE_blockyard").into(), ..TestResources::default() }
 }
 
 /// Returns a short point.

@@ -8,7 +8,7 @@ use iscsi::pdu::{Lun, TaskAttribute};
 use iscsi::{IscsiName, SendSlices};
 use lab::drive::Transport;
 use lab::measure::once;
-use lab::peer::{Given, Means};
+use lab::peer::{Given, TestResources};
 use lab::point::{Peer, Point};
 use lab::target::Unit;
 use shard::Time;
@@ -78,7 +78,7 @@ impl Host {
 fn written(unit: &Unit, overwrite: bool) -> Result<u64, String> {
     let initiator = IscsiName::parse("iqn.2026-11.io.blockyard:lab").expect("a name");
     let given = Given { unit: unit.clone(), initiator, auth: iscsi::login::InitiatorAuth::None };
-    let means = Means { given: vec![given], overwrite, ..means() };
+    let means = TestResources { given: vec![given], overwrite, ..means() };
     let point = Point { peer: Peer::Given, reads: 0, ..brief() };
     once(&point, &means, 1).map(|sample| sample.writes.commands).map_err(|error| format!("{error:#}"))
 }

@@ -2,7 +2,7 @@
 
 use crate::{brief, means};
 use lab::drive;
-use lab::peer::Means;
+use lab::peer::TestResources;
 use lab::point::{Peer, Point};
 use lab::target::product::{Launch, Product};
 use serde_json::{Deserializer, Value, json};
@@ -79,7 +79,7 @@ fn spdk_is_driven_where_its_program_is_given() {
     let script = format!("#!/bin/sh\necho \"$@\" > {0}.new; mv {0}.new {0}; exec sleep 60\n", kept.display());
     fs::write(&program, script).expect("a program");
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("a program");
-    let means = Means { spdk: Some(program), ..means() };
+    let means = TestResources { spdk: Some(program), ..means() };
     let point = Point { peer: Peer::Spdk, luns: 2, sessions: 2, reads: 50, verify: true, ..brief() };
     assert_eq!(means.lacks(&point), None);
     let (own, state) = (folder.path().join("own"), folder.path().join("state"));

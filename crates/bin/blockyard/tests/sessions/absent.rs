@@ -40,7 +40,7 @@ fn revive_all(disks: &[DiskHandle]) {
 
 /// Runs one round of the daemon's own maintenance.
 async fn round(node: &Node) {
-    node.control.steward.handle_events(Vec::new()).await.unwrap();
+    node.control.reconciler.handle_events(Vec::new()).await.unwrap();
 }
 
 /// Registers the key 7 by PERSISTENT RESERVE OUT, with or without persistence through power loss.
@@ -84,7 +84,7 @@ fn host_that_logs_in_while_the_pool_waits_finds_its_disk_and_uses_it_afterwards(
             round(&node).await;
             let waiting = node.pool().await.waiting.unwrap();
             assert_eq!(waiting.disks.len(), 4, "{waiting:?}");
-            assert!(waiting.why.contains("d0"), "{waiting:?}");
+            assert!(waiting.reason.contains("d0"), "{waiting:?}");
 
             revive_all(&disks);
             round(&node).await;
@@ -200,7 +200,7 @@ fn mirror_half_that_was_given_up_before_all_vanished_is_not_served_alone() {
         round(&node).await;
         round(&node).await;
         let waiting = node.pool().await.waiting.unwrap();
-        assert!(!waiting.needs_operator && waiting.why.contains("out of date"), "{waiting:?}");
+        assert!(!waiting.needs_operator && waiting.reason.contains("out of date"), "{waiting:?}");
         let refused = node.control.pools.import(&name("tank"), ImportPool::default()).await.unwrap_err();
         assert!(refused.hint.contains("--force"), "{refused}");
         disks[1].revive();
@@ -233,7 +233,7 @@ fn pool_that_another_node_has_needs_an_operator() {
         let waiting = node.pool().await.waiting.unwrap();
         assert!(waiting.needs_operator, "{waiting:?}");
         assert_eq!(host.ask(&READY).await, Err(NEEDS_OPERATOR));
-        assert!(node.control.status.report().await.unwrap().verdict.contains("tank"));
+        assert!(node.control.status.report().await.unwrap().summary.contains("tank"));
     });
 }
 

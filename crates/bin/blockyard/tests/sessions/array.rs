@@ -1,10 +1,10 @@
 //! Data plane on a simulated machine: two volumes that two hosts see through one portal.
 
 use engine::{Budget, Limits};
-use iscsi_target::{Facts, conduct, tickets};
+use iscsi_target::{Facts, conduct, shard_seeds};
 use model::{
-    Access, Backend, Call, Chap, Demand, Host, Initiators, LatencyReport, Name, NodeId, NodeIdentity, Order, Portal,
-    PortalPolicy, Presentation, Proof, Raised, Recordable, Recordings, Refusal, RefusedLogin, Report, Secret,
+    Access, Backend, Call, Chap, ChapCredentials, Demand, Host, Initiators, LatencyReport, Name, NodeId, NodeIdentity,
+    Order, Portal, PortalPolicy, Presentation, Raised, Recordable, Recordings, Refusal, RefusedLogin, Report, Secret,
     SessionDetail, SessionEnd, SessionReport, Size, Target, VolumeId, VolumeName, VolumeSpec,
 };
 use shard::mailbox::{self, Sender};
@@ -35,7 +35,7 @@ pub(crate) fn identity(number: u8) -> NodeIdentity {
     NodeIdentity {
         id: NodeId::from_bytes([number; 16]),
         name: name(&format!("array{number}")),
-        seat: [number; 16],
+        boot_instance: [number; 16],
         machine: None,
     }
 }
@@ -65,7 +65,7 @@ impl Array {
         let disk = machine.add_disk("/lun0", DiskShape::of(DISK_BLOCKS * 512));
         let (orders, inbox) = mailbox::channel();
         let mut inbox = Some(inbox);
-        for ticket in tickets::<Sim>(limits, &StreamOptions::default()) {
+        for ticket in shard_seeds::<Sim>(limits, &StreamOptions::default()) {
             let inbox = if ticket.index == 0 { inbox.take() } else { None };
             let shard = ticket.start(machine.clone());
             if let Some(inbox) = inbox {
@@ -219,7 +219,7 @@ fn access(luns: &[u8]) -> Access {
             name: name(text),
             initiators: Initiators::Listed(vec![initiator(text).parse().unwrap()]),
             networks: Vec::new(),
-            proof: Proof {
+            chap: ChapCredentials {
                 own: proves.then(|| chap(text, HOST_SECRET, Demand::Required)),
                 mutual: proves.then(|| chap("array", ARRAY_SECRET, Demand::Offered)),
             },

@@ -6,7 +6,7 @@ use crate::node::{Node, furnished, name};
 use crate::play;
 use control::request::HostChange;
 use iscsi::pdu::{BHS_BYTES, InitiatorTaskTag, Isid, LoginRequest, SegmentLengths, Stage, Transit};
-use model::{ChapAlgorithm, Demand, Proof, RefusedWhy, event};
+use model::{ChapAlgorithm, ChapCredentials, Demand, RefusedWhy, event};
 use shard::{Stream, StreamOptions, World};
 use sim::{Sim, SimStream};
 use std::cell::Cell;
@@ -38,8 +38,8 @@ enum Does {
 const WANTED: [Wanted; 3] = [Wanted::Nothing, Wanted::OneWay, Wanted::Mutual];
 const DEMANDS: [Demand; 2] = [Demand::Required, Demand::Offered];
 
-fn proof(wanted: Wanted, demand: Demand, [own, ours]: [&[u8]; 2]) -> Proof {
-    Proof {
+fn proof(wanted: Wanted, demand: Demand, [own, ours]: [&[u8]; 2]) -> ChapCredentials {
+    ChapCredentials {
         own: (wanted != Wanted::Nothing).then(|| chap("web", own, demand)),
         mutual: (wanted == Wanted::Mutual).then(|| chap("array", ours, demand)),
     }
@@ -68,9 +68,7 @@ fn login(wanted: Wanted, does: Does, target: Option<&'static str>, secrets: [&'s
 fn what_a_host_must_prove_is_asked_of_its_sessions_and_of_its_discovery() {
     play(21, async |sim, array| {
         for (wanted, demand) in WANTED.iter().flat_map(|&wanted| DEMANDS.map(|demand| (wanted, demand))) {
-            array
-                .edit_access(|access| access.hosts[0].proof = proof(wanted, demand, [HOST_SECRET, ARRAY_SECRET]))
-                .await;
+            array.edit_access(|access| access.hosts[0].chap = proof(wanted, demand, [HOST_SECRET, ARRAY_SECRET])).await;
             for does in [Does::Given, Does::Missing, Does::Wrong] {
                 for target in [Some(TARGET), None] {
                     let login = login(wanted, does, target, [HOST_SECRET, ARRAY_SECRET]);
@@ -101,9 +99,9 @@ fn what_discovery_must_prove_is_its_own_and_asked_of_nobody_else() {
             assert!(Host::is_let_in(sim, &session).await, "{wanted:?} {demand:?}: sessions are not concerned");
         }
         let told = array.refused().await;
-        let of_discovery = |why: &RefusedWhy| matches!(why, RefusedWhy::DiscoveryNotProven { .. });
+        let of_discovery = |why: &RefusedWhy| matches!(why, RefusedWhy::DiscoveryAuthenticationFailed { .. });
         assert!(
-            told.iter().any(|login| of_discovery(&login.why) && login.remedy().contains("auth discovery")),
+            told.iter().any(|login| of_discovery(&login.reason) && login.remedy().contains("auth discovery")),
             "{told:?}"
         );
     });
@@ -121,13 +119,13 @@ fn login_that_was_refused_is_known_after_a_restart_until_it_comes_in() {
             Host::refused(&sim, &stranger).await;
         }
         let before = told(&node).await;
-        assert_eq!((before.len(), before[0].times, &before[0].why), (1, 2, &RefusedWhy::UnknownInitiator));
+        assert_eq!((before.len(), before[0].count, &before[0].reason), (1, 2, &RefusedWhy::UnknownInitiator));
         let node = node.restarted(2).await;
         assert_eq!(told(&node).await, before);
         Host::refused(&sim, &stranger).await;
-        assert_eq!(told(&node).await[0].times, 3, "it is counted on");
+        assert_eq!(told(&node).await[0].count, 3, "it is counted on");
         let node = node.restarted(1).await;
-        assert_eq!(told(&node).await[0].times, 3);
+        assert_eq!(told(&node).await[0].count, 3);
         let add_initiators = vec![initiator("stranger").parse().unwrap()];
         node.control.hosts.change(&name("web"), HostChange { add_initiators, ..HostChange::default() }).await.unwrap();
         assert!(Host::is_let_in(&sim, &stranger).await);
@@ -143,7 +141,7 @@ fn mutual_proof_that_is_required_is_not_forgone() {
         assert!(Host::is_let_in(sim, &one_way).await, "it is offered only");
         array
             .edit_access(|access| {
-                let ours = access.hosts[0].proof.mutual.as_mut().unwrap();
+                let ours = access.hosts[0].chap.mutual.as_mut().unwrap();
                 ours.demand = Demand::Required;
             })
             .await;
@@ -227,7 +225,7 @@ fn login_that_breaks_the_protocol_is_listed_and_told_with_its_key_and_rule() {
         };
         let rows: Vec<_> = told
             .iter()
-            .map(|login| (login.initiator.clone(), key(&login.why).unwrap_or_default(), login.times))
+            .map(|login| (login.initiator.clone(), key(&login.reason).unwrap_or_default(), login.count))
             .collect();
         let row = |who: Option<&String>, key: &str, times| (who.cloned(), key.to_owned(), times);
         assert_eq!(
@@ -265,7 +263,7 @@ fn guessing_is_answered_ever_later_and_hurts_nobody_else() {
         assert!(took[..3].iter().all(|took| took.as_millis() < 100), "{took:?}");
         assert!(took[3..].is_sorted() && took[9].as_secs() >= 10, "{took:?}");
         let told = array.refused().await;
-        assert_eq!((told[0].times, told[0].held_back_ms), (10, 10_000), "{told:?}");
+        assert_eq!((told[0].count, told[0].delay_ms), (10, 10_000), "{told:?}");
         let guesses: Vec<_> =
             array.events().await.into_iter().filter(|raised| raised.code == event::GUESSING).collect();
         assert_eq!(guesses.len(), 2, "at five and at ten: {guesses:?}");
@@ -281,8 +279,8 @@ fn guessing_is_answered_ever_later_and_hurts_nobody_else() {
         sim.sleep(Duration::from_secs(1)).await;
         assert!(!Host::is_let_in(&thief, &wrong(50)).await);
         let told = array.refused().await;
-        assert!(matches!(told[0].why, RefusedWhy::HeldBack { .. }) && told[0].times == 20, "{told:?}");
-        assert_eq!(told.iter().map(|login| login.times).sum::<u64>(), 31, "each cause by itself: {told:?}");
+        assert!(matches!(told[0].reason, RefusedWhy::Throttled { .. }) && told[0].count == 20, "{told:?}");
+        assert_eq!(told.iter().map(|login| login.count).sum::<u64>(), 31, "each cause by itself: {told:?}");
         let since = sim.now();
         drop(home);
         assert!(Host::is_let_in(sim, &Login::of("web", 1)).await, "from where it was proven before");

@@ -55,11 +55,11 @@ fn scrub_knows_by_checksums_who_is_right_and_heals_untold() {
         let found = scrubbed(&sim, &node, false).await;
         assert_eq!((found.mismatches, found.unreadable), (0, 0), "{found:?}");
         let again = scrubbed(&sim, &node, false).await;
-        assert!(again.is_clean() && again.healed == 0, "{again:?}");
+        assert!(again.is_clean() && again.repaired == 0, "{again:?}");
         sim.sleep(Duration::from_secs(2)).await;
         let told = node.codes().await;
         assert!(told.contains(&event::BLOCKS_HEALED) && !told.contains(&event::BLOCKS_LOST), "{told:?}");
-        let wrong: Vec<u64> = node.pool().await.members().map(|member| member.wrong_blocks).collect();
+        let wrong: Vec<u64> = node.pool().await.members().map(|member| member.checksum_errors).collect();
         assert!(wrong[2] > 0 && wrong[0] == 0 && wrong[1] == 0, "{wrong:?}");
     });
 }
@@ -118,7 +118,7 @@ fn rebuild_that_could_not_read_everything_ends_with_a_list_of_what_is_lost() {
                 sim.sleep(Duration::from_millis(100)).await;
             }
             let of_loss = async || {
-                let told = node.control.steward.events(control::Wanted::default()).await;
+                let told = node.control.reconciler.events(control::EventFilter::default()).await;
                 told.into_iter().filter(|told| told.code == event::BLOCKS_LOST).collect::<Vec<_>>()
             };
             let told = of_loss().await;
@@ -126,15 +126,15 @@ fn rebuild_that_could_not_read_everything_ends_with_a_list_of_what_is_lost() {
             // The block that cannot be read, and the block that it was to restore, unless that held parity.
             assert!(told.len() == 1 && (1..=2).contains(&lost.blocks), "nobody has to read it for that: {told:?}");
             let amount = format!("{} of pool tank could not be reconstructed", lost.amount());
-            assert!(told[0].sentence.starts_with(&amount), "{}", told[0].sentence);
+            assert!(told[0].message.starts_with(&amount), "{}", told[0].message);
             let status = node.control.status.report().await.unwrap();
-            assert_eq!(status.severity, model::Severity::Critical, "{}", status.verdict);
-            assert!(status.verdict.contains("pool tank is missing data"), "{}", status.verdict);
+            assert_eq!(status.severity, model::Severity::Critical, "{}", status.summary);
+            assert!(status.summary.contains("pool tank is missing data"), "{}", status.summary);
 
             let bad = unreadable(&mut host).await;
             assert_eq!(bad, listed(&node).await, "by volume and LBA");
             sim.sleep(Duration::from_secs(3)).await;
-            assert_eq!((bad.len() as u64, of_loss().await[0].times), (8 * lost.blocks, 1), "tries are no losses");
+            assert_eq!((bad.len() as u64, of_loss().await[0].count), (8 * lost.blocks, 1), "tries are no losses");
 
             if no_integrity {
                 // A block of a stripe that lacks another block cannot be written alone.
@@ -151,7 +151,7 @@ fn rebuild_that_could_not_read_everything_ends_with_a_list_of_what_is_lost() {
             assert_eq!(unreadable(&mut host).await, [0_u64; 0]);
             assert!(node.codes().await.contains(&event::BLOCKS_RECOVERED));
             let status = node.control.status.report().await.unwrap();
-            assert!(!status.verdict.contains("missing data"), "{}", status.verdict);
+            assert!(!status.summary.contains("missing data"), "{}", status.summary);
         });
     }
 }
@@ -189,14 +189,14 @@ fn scrub_finds_what_a_disk_cannot_read_and_puts_it_right() {
     Sim::new(11).run(async move |sim| {
         let (node, disks, mut host) = filled_with(&sim, &[], true).await;
         let before = scrubbed(&sim, &node, false).await;
-        assert!(before.is_clean() && before.healed == 0 && before.checked.bytes() > 0, "{before:?}");
+        assert!(before.is_clean() && before.repaired == 0 && before.checked.bytes() > 0, "{before:?}");
         // Consecutive whole stripes, so that they include data of this disk.
         disks[1].make_unreadable(DATA..DATA + (64 << 10));
         let found = scrubbed(&sim, &node, false).await;
-        assert!(found.healed > 0, "{found:?}");
+        assert!(found.repaired > 0, "{found:?}");
         let parity_alone = found.unreadable;
         let again = scrubbed(&sim, &node, false).await;
-        assert_eq!((again.healed, again.unreadable), (0, parity_alone), "what was healed stays so");
+        assert_eq!((again.repaired, again.unreadable), (0, parity_alone), "what was healed stays so");
         for block in 0..BLOCKS {
             assert_eq!(host.read(block).await, [fill(block); 512], "block {block}");
         }
@@ -212,9 +212,9 @@ fn scrub_counts_what_disagrees_and_repairs_it_when_told() {
         let (node, disks, _host) = filled_with(&sim, &[], true).await;
         disks[2].rot(DATA..DATA + 4096);
         let found = scrubbed(&sim, &node, false).await;
-        assert_eq!((found.mismatches, found.healed), (1, 0), "{found:?}");
+        assert_eq!((found.mismatches, found.repaired), (1, 0), "{found:?}");
         let repaired = scrubbed(&sim, &node, true).await;
-        assert_eq!((repaired.mismatches, repaired.healed), (0, 1), "{repaired:?}");
+        assert_eq!((repaired.mismatches, repaired.repaired), (0, 1), "{repaired:?}");
         assert!(scrubbed(&sim, &node, false).await.is_clean());
         let told = node.codes().await;
         let count = |code| told.iter().filter(|told| **told == code).count();
@@ -372,9 +372,9 @@ fn scrub_continues_after_a_restart_and_a_kill_and_the_schedule_counts_from_its_e
             let least = if is_killed { checked.bytes() - (8 << 20) } else { checked.bytes() };
             assert!(scrub.checked.bytes() >= least, "{scrub:?} after {checked:?}");
             assert!(scrub.progress.is_some_and(|progress| progress.done_bytes > before.bytes()), "{scrub:?}");
-            let told = node.control.steward.events(control::Wanted::default()).await;
+            let told = node.control.reconciler.events(control::EventFilter::default()).await;
             let resumed = told.iter().filter(|told| told.code == event::SCRUB_RESUMED);
-            assert_eq!(resumed.map(|told| told.times).sum::<u64>(), if is_killed { 2 } else { 1 });
+            assert_eq!(resumed.map(|told| told.count).sum::<u64>(), if is_killed { 2 } else { 1 });
         }
         node.control.pools.set(&name("tank"), set(&[("rebuild.max", "off")])).await.unwrap();
         let ended = loop {
@@ -387,7 +387,7 @@ fn scrub_continues_after_a_restart_and_a_kill_and_the_schedule_counts_from_its_e
         // Killed immediately: the pool itself records the end, and the schedule counts from there.
         let node = node.revived(1, None).await;
         assert_eq!(node.pool().await.scrub, Some(ended.clone()));
-        node.control.steward.handle_events(Vec::new()).await.unwrap();
+        node.control.reconciler.handle_events(Vec::new()).await.unwrap();
         assert_eq!(node.control.scrubs.list(&name("tank")).await.unwrap(), [ended]);
         let told = node.codes().await;
         let count = |code| told.iter().filter(|told| **told == code).count();

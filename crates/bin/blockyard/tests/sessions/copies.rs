@@ -133,7 +133,8 @@ fn copy_to_another_pool_is_of_one_instant_while_hosts_write_and_nobody_sees_half
             copying(node.control.presentations.present(presented).await.unwrap_err());
             copying(node.control.volumes.delete(&volume(), Removal::default()).await.unwrap_err());
             copying(node.control.volumes.resize(&volume(), Resize { size: Size::mib(128) }).await.unwrap_err());
-            let snapshots = NewSnapshots { volumes: vec![volume()], name: name("s"), lock: SnapshotLock::Open.into() };
+            let snapshots =
+                NewSnapshots { volumes: vec![volume()], name: name("s"), lock: SnapshotLock::Unlocked.into() };
             copying(node.control.snapshots.create(snapshots).await.unwrap_err());
             copying(copy(&node, "fast/db", "fast/two").await.unwrap_err());
             copying(node.control.pools.export(&name("fast"), Removal::default()).await.unwrap_err());
@@ -173,7 +174,7 @@ fn copy_of_a_snapshot_within_its_pool_shows_the_snapshot() {
     Sim::new(142).run(async move |sim| {
         let (node, _disks, mut host) = two_pools(&sim, 2).await;
         let volumes = vec!["tank/db".parse().unwrap()];
-        let monday = NewSnapshots { volumes, name: name("monday"), lock: SnapshotLock::Open.into() };
+        let monday = NewSnapshots { volumes, name: name("monday"), lock: SnapshotLock::Unlocked.into() };
         node.control.snapshots.create(monday).await.unwrap();
         for place in 0..PLACES {
             host.write(place * STRIDE, !fill(place)).await;
@@ -217,8 +218,8 @@ fn copy_that_is_cancelled_or_fails_leaves_nothing() {
             node.control.volumes.delete(&"fast/big".parse().unwrap(), Removal::default()).await.unwrap();
             assert_eq!(used(&node, "fast").await, before);
         }
-        let told = node.control.steward.events(control::Wanted::default()).await;
-        assert!(told.iter().any(|event| event.sentence.contains("the pool of the copy is full")), "{told:?}");
+        let told = node.control.reconciler.events(control::EventFilter::default()).await;
+        assert!(told.iter().any(|event| event.message.contains("the pool of the copy is full")), "{told:?}");
 
         copy(&node, "tank/db", "fast/db").await.unwrap();
         sim.sleep(Duration::from_secs(2)).await;
@@ -228,7 +229,7 @@ fn copy_that_is_cancelled_or_fails_leaves_nothing() {
         assert_eq!(found(&node, "fast/db").await, None, "its pool is closed");
         disks.iter().for_each(DiskHandle::revive);
         for _ in 0..60 {
-            node.control.steward.handle_events(Vec::new()).await.unwrap();
+            node.control.reconciler.handle_events(Vec::new()).await.unwrap();
             sim.sleep(Duration::from_secs(1)).await;
         }
         let mut host = check_whole(&sim, &node).await;
@@ -343,14 +344,14 @@ fn copy_continues_where_it_was_after_crashes_and_restarts() {
             let node = if seed == 160 { node.restarted(2).await } else { node.revived(2, crash).await };
             sim.sleep(Duration::from_secs(1)).await;
             let copying = found(&node, "fast/db").await.expect("it is listed");
-            assert_eq!((copying.state, copying.why), (VolumeState::Copying, None));
+            assert_eq!((copying.state, copying.reason), (VolumeState::Copying, None));
             let copied = copying.copy.unwrap().progress;
             assert!(copied.done_bytes >= before / 3 && copied.done_bytes <= before + (1 << 20), "{before}: {copied:?}");
             assert_eq!(copied.total_bytes, PLACES << 16);
             slowly(&node, "off").await;
             check_whole(&sim, &node).await;
-            let told = node.control.steward.events(control::Wanted::default()).await;
-            assert!(told.iter().any(|told| told.sentence == "copy of tank/db to fast/db continues"), "{told:?}");
+            let told = node.control.reconciler.events(control::EventFilter::default()).await;
+            assert!(told.iter().any(|told| told.message == "copy of tank/db to fast/db continues"), "{told:?}");
         });
     }
 }
@@ -369,12 +370,12 @@ fn copy_whose_source_is_away_after_a_restart_waits_for_it() {
         let node = node.restarted(2).await;
         for target in ["fast/db", "fast/two"] {
             let waits = found(&node, target).await.expect("it is listed");
-            assert_eq!(waits.why.as_deref(), Some("the copy waits for the pool of tank/db"));
+            assert_eq!(waits.reason.as_deref(), Some("the copy waits for the pool of tank/db"));
         }
         node.control.copies.cancel(&"fast/two".parse().unwrap()).await.unwrap();
         assert_eq!(found(&node, "fast/two").await, None);
         away.iter().for_each(DiskHandle::revive);
-        node.control.steward.handle_events(Vec::new()).await.unwrap();
+        node.control.reconciler.handle_events(Vec::new()).await.unwrap();
         slowly(&node, "off").await;
         check_whole(&sim, &node).await;
         sim.sleep(Duration::from_secs(5)).await;

@@ -3,7 +3,7 @@
 use crate::array::OPEN;
 use crate::host::{Host, Login};
 use crate::node::{MEMBERS, Node, furnished_with, name};
-use control::Wanted;
+use control::EventFilter;
 use control::request::{ImportPool, NewClone, NewCopy, NewSnapshots, NewVolume, Removal, SecretText, VolumeSettings};
 use model::{Backend, Provision, Size, SnapshotLock, VolumeName, VolumeState, code, event};
 use shard::World;
@@ -82,7 +82,7 @@ fn encrypted_volume_is_cloned_and_copied_encrypted_and_never_written_to_a_log() 
     Sim::new(152).run(async move |sim| {
         let (node, disks, mut host) = furnished_with(&sim, 1, &[], false).await;
         filled(&node, &mut host, true, Provision::Thick, 0x22).await;
-        let noon = NewSnapshots { volumes: vec![secret()], name: name("noon"), lock: SnapshotLock::Open.into() };
+        let noon = NewSnapshots { volumes: vec![secret()], name: name("noon"), lock: SnapshotLock::Unlocked.into() };
         node.control.snapshots.create(noon).await.unwrap();
         let (snapshot, name) = ("tank/secret@noon".parse().unwrap(), "tank/clone".parse().unwrap());
         let clone = NewClone { snapshot, name, thick: false, zero_detection: false };
@@ -136,7 +136,7 @@ fn encrypted_volume_of_an_imported_pool_serves_with_the_key_of_that_pool_alone()
         assert_eq!(state(&other, "tank/secret").await, VolumeState::Failed, "without its key");
         assert_eq!(state(&other, "tank/vm1").await, VolumeState::Online, "the others serve");
         let check = other.control.pools.check(&tank, false).await.unwrap();
-        assert!(check.findings.iter().any(|finding| finding.what.contains(&key.id)), "{check:?}");
+        assert!(check.findings.iter().any(|finding| finding.description.contains(&key.id)), "{check:?}");
         other.control.pools.export(&tank, Removal::default()).await.unwrap();
 
         let import = |key| ImportPool { key: Some(key), ..ImportPool::default() };
@@ -167,7 +167,8 @@ fn host_erases_an_encrypted_volume_by_its_key_and_no_other() {
         assert_eq!(host.status_of(&CRYPTOGRAPHIC_ERASE, &[]).await, INVALID_FIELD, "a plain volume has no key");
         for (number, provision) in [Provision::Thin, Provision::Thick].into_iter().enumerate() {
             filled(&node, &mut host, true, provision, 0x22).await;
-            let noon = NewSnapshots { volumes: vec![secret()], name: name("noon"), lock: SnapshotLock::Open.into() };
+            let noon =
+                NewSnapshots { volumes: vec![secret()], name: name("noon"), lock: SnapshotLock::Unlocked.into() };
             node.control.snapshots.create(noon).await.unwrap();
             assert_eq!(host.status_of(&CRYPTOGRAPHIC_ERASE, &[]).await, SEQUENCE_ERROR);
             assert!(node.codes().await.contains(&event::SANITIZE_REFUSED));
@@ -206,9 +207,9 @@ fn operator_hears_of_disks_that_were_not_there_when_a_key_was_lost() {
         node.control.pools.fail_disk(&name(MEMBERS[2])).await.unwrap();
         assert_eq!(host.status_of(&CRYPTOGRAPHIC_ERASE, &[]).await, GOOD);
         until_served(&sim, &mut host).await;
-        let events = node.control.steward.events(Wanted::default()).await;
+        let events = node.control.reconciler.events(EventFilter::default()).await;
         let told = events.iter().find(|event| event.code == event::KEY_LEFT_BEHIND).unwrap();
-        assert!(told.sentence.contains(MEMBERS[2]) && !told.sentence.contains(MEMBERS[1]), "{told:?}");
+        assert!(told.message.contains(MEMBERS[2]) && !told.message.contains(MEMBERS[1]), "{told:?}");
     });
 }
 

@@ -64,8 +64,8 @@ fn member_that_fails_its_reads_is_copied_to_the_spare_and_redundancy_is_never_gi
                     read_until(&sim, &node, &mut host, &[event::SPARE_TOOK_OVER], Duration::from_secs(240)).await;
                 assert_eq!(failed, 0, "{kind}");
                 let told = node.codes().await;
-                let said = node.control.steward.events(control::Wanted::default()).await;
-                let said: Vec<String> = said.into_iter().map(|event| event.sentence).collect();
+                let said = node.control.reconciler.events(control::EventFilter::default()).await;
+                let said: Vec<String> = said.into_iter().map(|event| event.message).collect();
                 let expected = [event::DISK_ERRS, event::MEMBER_COPY_BEGAN, event::MEMBER_COPIED];
                 assert!(expected.iter().all(|code| told.contains(code)), "{kind}: {said:#?}");
                 let never = [event::POOL_DEGRADED, event::DISK_FAILED, event::BLOCKS_LOST, event::REBUILD_BEGAN];
@@ -75,7 +75,7 @@ fn member_that_fails_its_reads_is_copied_to_the_spare_and_redundancy_is_never_gi
                 let place = &pool.groups[0].members[1];
                 assert_eq!((pool.state, place.state), (PoolState::Healthy, MemberState::InSync), "{kind}");
                 assert_eq!(place.disk.as_ref().unwrap().to_string(), "s0", "{kind}");
-                assert_eq!((place.stands_for.as_deref(), place.errors), (Some(MEMBERS[1]), 0), "{kind}");
+                assert_eq!((place.replaces.as_deref(), place.errors), (Some(MEMBERS[1]), 0), "{kind}");
                 let asked = disks[1].counts();
                 disks[0].fail();
                 for block in 0..BLOCKS {
@@ -108,7 +108,7 @@ fn member_that_fails_some_reads_is_named_by_its_count_and_stays_without_a_spare(
         assert_eq!((problem.severity, problem.state.as_str()), (model::Severity::Warning, "failing reads"));
         assert!(problem.action.contains("blockyard disk replace d1 NEW"), "{}", problem.action);
         assert_eq!(node.state().await, PoolState::Healthy);
-        assert!(node.pool().await.groups[0].members[1].errors_of_day >= 100);
+        assert!(node.pool().await.groups[0].members[1].errors_24h >= 100);
     });
 }
 
@@ -160,7 +160,7 @@ fn member_that_is_slow_for_as_long_as_the_policy_says_is_copied_to_the_spare() {
             let block = round * 5 % BLOCKS;
             host.write(block, fill(block)).await;
             if round.is_multiple_of(10) {
-                node.control.steward.handle_events(Vec::new()).await.unwrap();
+                node.control.reconciler.handle_events(Vec::new()).await.unwrap();
                 if node.codes().await.contains(&event::SPARE_TOOK_OVER) {
                     break;
                 }

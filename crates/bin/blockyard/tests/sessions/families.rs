@@ -162,7 +162,7 @@ fn snapshot_under_load_is_one_instant_and_its_clone_shows_that() {
             let new = NewSnapshots {
                 volumes: vec!["tank/vm1".parse().unwrap()],
                 name: name("noon"),
-                lock: SnapshotLock::Open.into(),
+                lock: SnapshotLock::Unlocked.into(),
             };
             node.control.snapshots.create(new).await.unwrap();
             let after = submitted.get();
@@ -211,7 +211,7 @@ fn roll_back_waits_for_sessions_or_tells_them() {
         let new = NewSnapshots {
             volumes: vec!["tank/vm1".parse().unwrap()],
             name: name("noon"),
-            lock: SnapshotLock::Open.into(),
+            lock: SnapshotLock::Unlocked.into(),
         };
         node.control.snapshots.create(new).await.unwrap();
         for block in 0..BLOCKS {
@@ -251,7 +251,7 @@ fn check_looks_at_everything_and_dump_says_it() {
         let new = NewSnapshots {
             volumes: vec!["tank/thin".parse().unwrap()],
             name: name("kept"),
-            lock: SnapshotLock::Open.into(),
+            lock: SnapshotLock::Unlocked.into(),
         };
         node.control.snapshots.create(new).await.unwrap();
         for granule in 0..3 {
@@ -282,7 +282,7 @@ fn families_are_whole_after_a_restart() {
             host.write(granule * GRANULE, 1).await;
         }
         let volumes = ["tank/vm1", "tank/thin"].map(|name| name.parse().unwrap()).to_vec();
-        let lock = SnapshotLock::ForEver;
+        let lock = SnapshotLock::Permanent;
         let made = node
             .control
             .snapshots
@@ -296,7 +296,7 @@ fn families_are_whole_after_a_restart() {
         let once = NewSnapshots {
             volumes: vec!["tank/thin".parse().unwrap()],
             name: name("later"),
-            lock: SnapshotLock::Open.into(),
+            lock: SnapshotLock::Unlocked.into(),
         };
         node.control.snapshots.create(once).await.unwrap();
         for granule in 5..15 {
@@ -309,7 +309,7 @@ fn families_are_whole_after_a_restart() {
             sim.sleep(Duration::from_millis(50)).await;
         }
         let before = (node.control.snapshots.list().await.unwrap(), volume(&node, "tank/thin").await.space.unwrap());
-        assert!(before.0.iter().all(|snapshot| snapshot.state == SnapshotState::Whole));
+        assert!(before.0.iter().all(|snapshot| snapshot.state == SnapshotState::Available));
         assert_eq!(before.1.mapped, Size::mib(20));
 
         let node = node.restarted(1).await;

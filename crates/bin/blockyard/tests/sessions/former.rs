@@ -37,7 +37,7 @@ fn errors_of_a_replaced_disk_are_not_its_successors() {
             sim.sleep(Duration::from_secs(30)).await;
             let place = node.pool().await.groups[0].members[1].clone();
             assert_eq!(place.disk.as_ref().unwrap().to_string(), "e0");
-            assert_eq!((place.errors, place.wrong_blocks, place.errors_of_day), (0, 0, 0), "{no_integrity}: {place:?}");
+            assert_eq!((place.errors, place.checksum_errors, place.errors_24h), (0, 0, 0), "{no_integrity}: {place:?}");
             let listed = node.control.disks.report(&name("e0")).await.unwrap();
             assert_eq!(listed.counters.errors, 0);
         });
@@ -71,10 +71,7 @@ fn disk_that_a_pool_has_let_go_of_is_a_former_member_and_taken_only_by_force() {
         assert!(said.unwrap().starts_with("failed member of pool tank, replaced by disk e0 on "));
         let findings = node.control.status.findings().await.unwrap();
         let told = findings.iter().find(|finding| finding.subject == "disk d1").unwrap();
-        assert!(
-            told.sentence.contains("failed member of pool tank") && told.fix.contains("disk remove d1"),
-            "{told:?}"
-        );
+        assert!(told.message.contains("failed member of pool tank") && told.fix.contains("disk remove d1"), "{told:?}");
         assert_eq!(state_of(&node, "e0").await, (DiskState::InUse, None));
         assert_eq!(state_of(&node, "e1").await, (DiskState::Free, None));
 
@@ -140,7 +137,7 @@ fn node_whose_pool_was_taken_over_names_the_node_that_has_it() {
             assert!(!problem.action.contains("attach"), "{when}: {problem:?}");
             assert!(problem.action.contains("export it on that node"), "{when}: {problem:?}");
             let findings = node.control.status.findings().await.unwrap();
-            assert!(findings.iter().any(|finding| finding.sentence.contains("node array2")), "{when}: {findings:?}");
+            assert!(findings.iter().any(|finding| finding.message.contains("node array2")), "{when}: {findings:?}");
             let refused = node.control.pools.export(&name("tank"), Default::default()).await.unwrap_err();
             assert!(refused.message.contains("node array2") && !refused.hint.contains("attach"), "{when}: {refused}");
         };

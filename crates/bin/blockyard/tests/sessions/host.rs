@@ -415,7 +415,7 @@ fn judge(done: &Completion) -> Result<(), (u8, u8, u8)> {
 
 /// Returns sense key, code and qualifier.
 fn sense_of(sense: &[u8]) -> (u8, u8, u8) {
-    scsi::Sensed::parse(sense).expect("a CHECK CONDITION has sense data").triple()
+    scsi::ParsedSense::parse(sense).expect("a CHECK CONDITION has sense data").triple()
 }
 
 /// Builds a READ (10) or WRITE (10) of one block.

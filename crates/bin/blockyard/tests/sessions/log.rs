@@ -74,7 +74,7 @@ impl Stage {
 
     /// Requires that the pool and the status report the same about the log, including `sentence`.
     async fn assert_said_once(&self, sentence: &str) {
-        let (why, status) = (self.report().await.why.unwrap(), self.node.control.status.report().await.unwrap());
+        let (why, status) = (self.report().await.reason.unwrap(), self.node.control.status.report().await.unwrap());
         let problem = status.problems.iter().find(|problem| problem.subject == "log of pool tank").unwrap();
         assert_eq!(problem.meaning, why);
         assert!(why.contains(sentence) && !why.contains("before everything"), "{why}");
@@ -218,7 +218,7 @@ fn volumes_wait_for_a_log_whose_disks_are_away_and_have_everything_when_they_are
         // Its disks are soon older than any copy that counts.
         for number in 0..6 {
             let (volumes, name) = (vec!["tank/vm2".parse().unwrap()], name(&format!("s{number}")));
-            let new = NewSnapshots { volumes, name, lock: SnapshotLock::Open.into() };
+            let new = NewSnapshots { volumes, name, lock: SnapshotLock::Unlocked.into() };
             stage.node.control.snapshots.create(new).await.unwrap();
         }
         stage.log.iter().for_each(DiskHandle::revive);
@@ -391,7 +391,7 @@ fn volume_with_data_in_the_log_is_copied_resized_rolled_back_and_deleted_right()
         let control = stage.node.control.clone();
         let volume = || "tank/vm1".parse::<model::VolumeName>().unwrap();
         stage.write_late(1).await;
-        let new = NewSnapshots { volumes: vec![volume()], name: name("noon"), lock: SnapshotLock::Open.into() };
+        let new = NewSnapshots { volumes: vec![volume()], name: name("noon"), lock: SnapshotLock::Unlocked.into() };
         control.snapshots.create(new).await.unwrap();
         stage.write_late(2).await;
         let copy = NewClone {

@@ -139,7 +139,7 @@ fn volume_is_not_taken_from_a_session_that_sees_it_unless_that_is_forced() {
         let seen = |force| Unpresent { volume: "tank/vm1".parse().unwrap(), host: name("web"), target: None, force };
         let refusal = node.control.presentations.unpresent(&seen(false)).await.unwrap_err();
         assert_eq!(refusal.code, code::SESSIONS_DISRUPTED);
-        assert!(matches!(&refusal.sessions[..], [one] if one.loses == "loses volume tank/vm1 (LUN 0)"), "{refusal:?}");
+        assert!(matches!(&refusal.sessions[..], [one] if one.effect == "loses volume tank/vm1 (LUN 0)"), "{refusal:?}");
         host.write(3, 0x5a).await;
         node.control.presentations.unpresent(&seen(true)).await.unwrap();
         assert_eq!(host.try_write(3, 0x77).await, Err(NOT_THERE));

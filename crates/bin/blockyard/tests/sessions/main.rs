@@ -119,11 +119,12 @@ fn initiator_that_was_refused_is_listed_with_the_reason_until_it_comes_in() {
         let how =
             "it offers no method of AuthMethod that is taken here: CHAP has to be set up on both sides, or on none";
         let (host, how, lack) = ("web".parse().unwrap(), how.to_owned(), ProofLack::Method);
-        let whys: Vec<_> = told.iter().map(|login| (login.initiator.clone(), login.why.clone(), login.times)).collect();
+        let whys: Vec<_> =
+            told.iter().map(|login| (login.initiator.clone(), login.reason.clone(), login.count)).collect();
         assert_eq!(
             whys,
             [
-                (Some(unproven.initiator()), RefusedWhy::NotProven { host, how, lack }, 1),
+                (Some(unproven.initiator()), RefusedWhy::AuthenticationFailed { host, error, cause }, 1),
                 (Some(elsewhere.initiator()), RefusedWhy::UnknownTarget, 1),
                 (Some(stranger.initiator()), RefusedWhy::UnknownInitiator, 3),
             ]
@@ -270,7 +271,7 @@ fn session_that_is_killed_may_log_out_first_and_is_cut_off_when_it_does_not() {
             let mut deaf = Host::login(sim, &Login::of("web", 2)).await;
             deaf.take_attention().await;
             let (id, since) = (array.sessions().await[0].id, sim.now());
-            assert_eq!(array.end_session(id, now).await.unwrap(), SessionEnd::CutOff);
+            assert_eq!(array.end_session(id, now).await.unwrap(), SessionEnd::Dropped);
             let took = sim.now().since(since).as_secs();
             assert!(if now { took == 0 } else { took == 4 }, "{took} s");
             assert_eq!(deaf.until_closed().await.len(), usize::from(!now), "it was asked, or was not");

@@ -52,18 +52,18 @@ fn disk_that_dies_at_night_is_replaced_by_a_spare_and_nothing_is_lost() {
             let pool = node.control.pools.report(&name("tank")).await.unwrap();
             let place = &pool.groups[0].members[dead];
             assert_eq!(place.disk, Some(name("s2")), "the smallest that fits");
-            assert_eq!(place.stands_for.as_deref(), Some(MEMBERS[dead]));
+            assert_eq!(place.replaces.as_deref(), Some(MEMBERS[dead]));
             let told = node.codes().await;
             for code in [event::DISK_FAILED, event::SPARE_TOOK_OVER, event::REBUILD_ENDED, event::POOL_WHOLE] {
                 assert_eq!(told.iter().filter(|told| **told == code).count(), 1, "{code}: {told:?}");
             }
             // The group has more space than hosts have written, and only that was written to the new disk.
-            let events = node.control.steward.events(control::Wanted::default()).await;
+            let events = node.control.reconciler.events(control::EventFilter::default()).await;
             let filled = events.iter().find(|told| told.code == event::REBUILD_ENDED).expect("it was told");
-            let written = filled.sentence.split(" finished: ").nth(1).and_then(|said| said.split(' ').next());
-            let unit = filled.sentence.contains(" KiB written to it in ");
+            let written = filled.message.split(" finished: ").nth(1).and_then(|said| said.split(' ').next());
+            let unit = filled.message.contains(" KiB written to it in ");
             let written: f64 = written.expect("an amount").parse().expect("a number");
-            assert!(unit && written < 1024.0, "{}", filled.sentence);
+            assert!(unit && written < 1024.0, "{}", filled.message);
 
             // Redundancy is restored: another disk may fail.
             disks[(dead + 1) % 4].fail();

@@ -5,9 +5,9 @@ use crate::host::{Host, Login};
 use control::request::{
     NewDisk, NewGroup, NewHost, NewPool, NewPresentation, NewTarget, NewVolume, PoolSettings, Unpresent,
 };
-use control::{Control, Engine, Settings, Store, Wanted};
+use control::{Control, Engine, EventFilter, Settings, Store};
 use engine::{Budget, Limits};
-use iscsi_target::{Facts, conduct, tickets};
+use iscsi_target::{Facts, conduct, shard_seeds};
 use model::{EventCode, Level, Name, PoolReport, PoolState, Size, code};
 use shard::mailbox::{self, Sender};
 use shard::{StreamOptions, World};
@@ -89,7 +89,7 @@ impl Node {
         let address = SocketAddr::new(machine.address(), portal().port());
         let (orders, inbox) = mailbox::channel();
         let mut inbox = Some(inbox);
-        for ticket in tickets::<Sim>(limits, &StreamOptions::default()) {
+        for ticket in shard_seeds::<Sim>(limits, &StreamOptions::default()) {
             let inbox = if ticket.index == 0 { inbox.take() } else { None };
             let shard = ticket.start(machine.clone());
             if let Some(inbox) = inbox {
@@ -120,8 +120,8 @@ impl Node {
         machine.spawn(async move {
             loop {
                 tokio::select! {
-                    raised = tended.steward.hear() => match raised {
-                        Ok(raised) => match tended.steward.handle_events(raised).await {
+                    raised = tended.reconciler.next_events() => match raised {
+                        Ok(raised) => match tended.reconciler.handle_events(raised).await {
                             Err(refusal) if refusal.code == code::ENGINE_GONE => return,
                             seen => seen.unwrap(),
                         },
@@ -253,7 +253,7 @@ impl Node {
     }
 
     pub(crate) async fn codes(&self) -> Vec<EventCode> {
-        self.control.steward.events(Wanted::default()).await.into_iter().map(|event| event.code).collect()
+        self.control.reconciler.events(EventFilter::default()).await.into_iter().map(|event| event.code).collect()
     }
 }
 

@@ -92,9 +92,9 @@ fn old_half_of_a_mirror_is_not_opened_alone_and_the_current_one_brings_the_pool_
                 // In a half of several pairs, the disk that was lost last knows of the others.
                 let expected = [code::POOL_OUTDATED, code::POOL_INCOMPLETE];
                 assert!(expected[..if level == Level::Raid1 { 1 } else { 2 }].contains(&refusal.code), "{refusal}");
-                let told = node.control.steward.events(control::Wanted::default()).await;
+                let told = node.control.reconciler.events(control::EventFilter::default()).await;
                 let why = told.iter().find(|told| told.code == event::POOL_UNOPENED).expect("an event says why");
-                assert!(why.sentence.contains(&refusal.message), "{}", why.sentence);
+                assert!(why.message.contains(&refusal.message), "{}", why.message);
                 let (_, current) = halves(&disks, level);
                 current.iter().for_each(|&member| disks[member].revive());
                 node.control.pools.import(&name("tank"), import(false)).await.unwrap();

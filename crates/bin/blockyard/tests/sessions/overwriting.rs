@@ -139,7 +139,7 @@ fn owner_whose_disks_were_overwritten_stops_within_two_beats_and_says_why() {
             let status = node.control.status.report().await.unwrap();
             let problem = status.problems.iter().find(|problem| problem.subject == "pool tank").unwrap();
             assert_eq!(problem.state, "used by another owner");
-            let alerts = node.control.status.conditions().await.unwrap().there;
+            let alerts = node.control.status.conditions().await.unwrap().active;
             assert!(alerts.iter().any(|alert| alert.code == event::POOL_FENCED));
             let writes: Vec<u64> = disks.iter().map(|disk| disk.counts().writes).collect();
             sim.sleep(Duration::from_secs(30)).await;

@@ -102,8 +102,12 @@ fn pool_that_was_taken_over_is_not_written_any_more_and_operators_hear_of_it() {
             probes.push(probe(disk).await);
         }
         let found = assemble(&probes).pools.remove(0);
-        let node_id =
-            cluster::Node { id: Uuid::from_u128(9), name: "thief".into(), seat: Uuid::from_u128(9), machine: None };
+        let node_id = cluster::Node {
+            id: Uuid::from_u128(9),
+            name: "thief".into(),
+            boot_instance: Uuid::from_u128(9),
+            machine: None,
+        };
         found.claim(|place| open[place].clone(), &node_id, 1).await.unwrap();
         sim.sleep(Duration::from_secs(3)).await;
         assert!(node.codes().await.contains(&event::POOL_FENCED));

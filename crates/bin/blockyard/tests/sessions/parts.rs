@@ -140,13 +140,10 @@ fn pool_that_was_written_in_two_parts_is_shown_with_both_and_an_operator_keeps_o
                     assert!(problem.action.contains(keep), "{case}: {problem:?}");
                 }
                 let findings = node.control.status.findings().await.unwrap();
-                assert!(
-                    findings.iter().any(|finding| finding.sentence.contains("in 2 separate parts")),
-                    "{findings:?}"
-                );
-                let told = node.control.steward.events(control::Wanted::default()).await;
+                assert!(findings.iter().any(|finding| finding.message.contains("in 2 separate parts")), "{findings:?}");
+                let told = node.control.reconciler.events(control::EventFilter::default()).await;
                 let why = told.iter().rev().find(|told| told.code == event::POOL_UNOPENED).unwrap();
-                assert!(why.sentence.contains("part 2: disk"), "{}", why.sentence);
+                assert!(why.message.contains("part 2: disk"), "{}", why.message);
 
                 let import = |keep: Option<&str>, confirmed| {
                     let keep = keep.map(name);
@@ -235,7 +232,7 @@ fn part_that_was_only_opened_does_not_serve_alone_once_the_other_one_was_written
             node.control.pools.import(&name("tank"), import(true)).await.unwrap();
             written.iter().for_each(|&at| disks[at].revive());
             for _ in 0..60 {
-                node.control.steward.handle_events(Vec::new()).await.unwrap();
+                node.control.reconciler.handle_events(Vec::new()).await.unwrap();
                 sim.sleep(Duration::from_secs(1)).await;
             }
             assert_eq!(node.state().await, PoolState::Degraded, "{level}");

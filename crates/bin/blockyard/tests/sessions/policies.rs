@@ -123,7 +123,7 @@ fn snapshot_holds_what_was_acknowledged_from_memory() {
         }
         let dirty = node.control.volumes.report(&vm1()).await.unwrap().cache.unwrap().dirty;
         assert!(dirty > Size::ZERO, "it is in memory alone");
-        let new = NewSnapshots { volumes: vec![vm1()], name: name("noon"), lock: SnapshotLock::Open.into() };
+        let new = NewSnapshots { volumes: vec![vm1()], name: name("noon"), lock: SnapshotLock::Unlocked.into() };
         node.control.snapshots.create(new).await.unwrap();
         host.write(0, 1).await;
         let snapshot = "tank/vm1@noon".parse().unwrap();

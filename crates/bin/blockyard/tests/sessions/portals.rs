@@ -200,9 +200,9 @@ fn volume_is_seen_only_through_the_portal_groups_that_it_is_presented_through() 
         let (mut outside, at) = Host::follow(&sim, &Login::of(OPEN, 2), portal()).await;
         assert_eq!(at, data(1), "a session stays in the group of its front");
         assert_eq!(outside.try_read(0).await, Err((5, 0x25, 0)), "there is no such unit");
-        let told = node.control.steward.events(control::Wanted::default()).await;
+        let told = node.control.reconciler.events(control::EventFilter::default()).await;
         let hidden = told.iter().find(|event| event.code == event::LUN_HIDDEN).expect("it is told");
-        assert!(hidden.sentence.contains("only through portal group 2, but the session uses group 1"), "{hidden:?}");
+        assert!(hidden.message.contains("only through portal group 2, but the session uses group 1"), "{hidden:?}");
         let discovery = Login { target: None, ..Login::of(OPEN, 3) };
         let (mut asker, _) = Host::follow(&sim, &discovery, data(2)).await;
         assert!(asker.targets().await.is_empty(), "the front portal is of group 1");

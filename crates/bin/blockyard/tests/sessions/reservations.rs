@@ -156,10 +156,10 @@ fn operator_sees_who_holds_what_hears_of_conflicts_and_can_take_it_all_back() {
         }
         let volume = node.control.volumes.report(&vm1()).await.unwrap();
         assert_eq!(volume.counters.conflicts, 5);
-        let told = node.control.steward.events(control::Wanted::default()).await;
+        let told = node.control.reconciler.events(control::EventFilter::default()).await;
         let told: Vec<_> = told.into_iter().filter(|event| event.code == event::RESERVED).collect();
-        assert_eq!((told.len(), told[0].times), (1, 1), "it is told now and then: {told:?}");
-        let sentence = &told[0].sentence;
+        assert_eq!((told.len(), told[0].count), (1, 1), "it is told now and then: {told:?}");
+        let sentence = &told[0].message;
         assert!(sentence.contains("READ (10), exclusive access, held by iqn."), "{sentence}");
         assert!(sentence.contains(&format!("with key {}: only the holder reads and writes", holder.key)), "{sentence}");
         assert!(sentence.ends_with("blockyard volume reservations tank/vm1 --clear --yes"), "{sentence}");
@@ -169,9 +169,9 @@ fn operator_sees_who_holds_what_hears_of_conflicts_and_can_take_it_all_back() {
         assert_eq!(other.status_of(&READ, &[]).await, GOOD);
         assert_eq!(host.status_of(&READ, &[]).await, (2, Some((6, 0x2A, 3))), "the holder is told");
         sim.sleep(Duration::from_secs(31)).await;
-        let told = node.control.steward.events(control::Wanted::default()).await;
+        let told = node.control.reconciler.events(control::EventFilter::default()).await;
         let told = told.into_iter().rfind(|event| event.code == event::RESERVED).expect("it is told how often more");
-        assert!(told.sentence.ends_with("4 more in 30 s"), "{told:?}");
+        assert!(told.message.ends_with("4 more in 30 s"), "{told:?}");
         let node = node.restarted(1).await;
         assert_eq!(report(&node).await, None, "nothing is kept of it");
         let unknown = node.control.volumes.clear_reservations(&"tank/none".parse().unwrap()).await.unwrap_err();
@@ -218,7 +218,7 @@ fn sessions_show_their_isid_and_what_they_are_to_each_reservation() {
             assert_eq!(roles().await, of([None, Some(ReservationRole::Registered), None]));
             assert_eq!(out(&mut holder, REGISTER, 0, (0, 1), false).await, GOOD);
             assert_eq!(out(&mut holder, RESERVE, REGISTRANTS_ONLY, (1, 0), false).await, GOOD);
-            let shared = of([Some(ReservationRole::Holder), Some(ReservationRole::Shares), None]);
+            let shared = of([Some(ReservationRole::Holder), Some(ReservationRole::RegisteredWithAccess), None]);
             assert_eq!(roles().await, shared);
             let found = report(&node).await.unwrap();
             assert_eq!(found.holder_isid.as_deref(), Some("800000000000"));

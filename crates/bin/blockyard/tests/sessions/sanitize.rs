@@ -5,7 +5,7 @@ use crate::host::{Host, Login};
 use crate::node::{Node, furnished, name};
 use control::request::{ImportPool, NewSnapshots, NewVolume, Removal, VolumeSettings};
 use model::{Provision, SanitizeReport, Size, SnapshotLock, VolumeName, code, event};
-use scsi::Sensed;
+use scsi::ParsedSense;
 use shard::World;
 use sim::{Crash, Sim};
 use std::time::Duration;
@@ -48,10 +48,10 @@ async fn session(sim: &Sim) -> Host {
 }
 
 /// Polls until the volume is online again; returns the progress of each poll in 65,536ths, and the final sense data.
-async fn wait(sim: &Sim, host: &mut Host) -> (Vec<u16>, Sensed) {
+async fn wait(sim: &Sim, host: &mut Host) -> (Vec<u16>, ParsedSense) {
     let mut told = Vec::new();
     loop {
-        let sensed = Sensed::parse(&host.ask(&REQUEST_SENSE).await.unwrap()).unwrap();
+        let sensed = ParsedSense::parse(&host.ask(&REQUEST_SENSE).await.unwrap()).unwrap();
         if sensed.triple() != IN_PROGRESS {
             return (told, sensed);
         }
@@ -76,7 +76,7 @@ fn sanitize_goes_on_through_resets_logouts_and_every_end_of_the_daemon() {
             let told = node.control.volumes.report(&big()).await.unwrap().sanitize;
             assert!(matches!(told, Some(SanitizeReport::Running { percent: 1..=99 })), "{told:?}");
             let why = node.control.presentations.explain(&name("web"), &big()).await.unwrap();
-            assert!(why.points.iter().any(|point| point.sentence.contains("is being sanitized")), "{why:?}");
+            assert!(why.checks.iter().any(|point| point.message.contains("is being sanitized")), "{why:?}");
             assert_eq!(host.try_write(7, 1).await, Err(IN_PROGRESS));
             assert!(host.ask(&[0x12, 0, 0, 0, 36, 0]).await.is_ok());
             drop(host);
@@ -109,7 +109,7 @@ fn sanitize_spares_what_a_snapshot_keeps_and_a_thin_volume_gives_all_of_it_back(
         for block in (0..BLOCKS).step_by(64) {
             host.write(block, 0x22).await;
         }
-        let noon = || NewSnapshots { volumes: vec![big()], name: name("noon"), lock: SnapshotLock::Open.into() };
+        let noon = || NewSnapshots { volumes: vec![big()], name: name("noon"), lock: SnapshotLock::Unlocked.into() };
         node.control.snapshots.create(noon()).await.unwrap();
         assert_eq!(host.status_of(&BLOCK_ERASE, &[]).await, SEQUENCE_ERROR);
         assert_eq!(overwrite(&mut host, 1).await, SEQUENCE_ERROR);

@@ -91,7 +91,11 @@ fn commands_end_within_their_bounds_while_a_member_hangs_and_it_comes_back_by_it
                 let asked = sim.now();
                 let pool = node.pool().await;
                 assert!(sim.now().since(asked) < Duration::from_secs(1), "{kind}: pool show waits");
-                assert_eq!((pool.state, state_of(&pool, 1)), (PoolState::Degraded, MemberState::Behind), "{kind}");
+                assert_eq!(
+                    (pool.state, state_of(&pool, 1)),
+                    (PoolState::Degraded, MemberState::NotResponding),
+                    "{kind}"
+                );
                 let told = node.codes().await;
                 assert!(told.contains(&event::DISK_BEHIND) && !told.contains(&event::DISK_FAILED), "{kind}: {told:?}");
 
@@ -151,7 +155,7 @@ fn member_that_the_array_needs_is_waited_for() {
         sim.sleep(Duration::from_secs(9)).await;
         let pool = node.pool().await;
         assert_eq!((pool.state, state_of(&pool, 1)), (PoolState::Healthy, MemberState::InSync));
-        let verdict = node.control.status.report().await.unwrap().verdict;
+        let verdict = node.control.status.report().await.unwrap().summary;
         assert!(verdict.starts_with("disk d1 is not responding"), "{verdict}");
         disks[1].resume();
         ends(&sim, load.host.wait_for_answers()).await;
@@ -174,7 +178,8 @@ fn nobody_is_given_up_when_all_members_are_silent_together() {
             disks[..4].iter().for_each(DiskHandle::resume);
             ends(&sim, load.host.wait_for_answers()).await;
             let pool = node.pool().await;
-            let behind = pool.groups[0].members.iter().filter(|member| member.state == MemberState::Behind).count();
+            let behind =
+                pool.groups[0].members.iter().filter(|member| member.state == MemberState::NotResponding).count();
             assert_eq!(behind, 0, "{level}");
             assert_eq!(load.host.read(63).await[0], 9);
         });
@@ -211,7 +216,7 @@ fn disk_that_is_waited_for_is_failed_by_an_operator_and_stays_out() {
         let mut load = Load::new(&sim, host);
         disks[1].hang();
         load.run(sim.now() + Duration::from_secs(3)).await;
-        assert_eq!(state_of(&node.pool().await, 1), MemberState::Behind);
+        assert_eq!(state_of(&node.pool().await, 1), MemberState::NotResponding);
         ends(&sim, node.control.pools.fail_disk(&name(MEMBERS[1]))).await.unwrap();
         assert_eq!(state_of(&node.pool().await, 1), MemberState::Failed);
         disks[1].resume();
@@ -235,7 +240,7 @@ fn member_may_hang_while_volumes_are_made_and_copied_and_the_daemon_starts_and_s
                 let new = NewVolume::new("tank/vm2".parse().unwrap(), Some(SIZE));
                 ends(&sim, node.control.volumes.create(new)).await.unwrap();
             }
-            let (volumes, lock) = (vec!["tank/vm1".parse().unwrap()], SnapshotLock::Open.into());
+            let (volumes, lock) = (vec!["tank/vm1".parse().unwrap()], SnapshotLock::Unlocked.into());
             let snapshot = NewSnapshots { volumes, name: name("noon"), lock };
             ends(&sim, node.control.snapshots.create(snapshot)).await.unwrap();
             let took = sim.now().since(began);

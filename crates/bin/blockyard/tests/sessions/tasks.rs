@@ -70,12 +70,12 @@ fn command_that_a_disk_does_not_answer_is_told_with_the_disk_and_for_how_long() 
                 assert!(tasks.is_sorted_by_key(|task| std::cmp::Reverse(task.waited_ms)), "the oldest is first");
                 last = oldest.waited_ms;
             }
-            assert_eq!(node.control.status.report().await.unwrap().verdict, "All good", "a moment is nothing");
+            assert_eq!(node.control.status.report().await.unwrap().summary, "All good", "a moment is nothing");
             sim.sleep(Duration::from_secs(6)).await;
             let status = node.control.status.report().await.unwrap();
-            assert!(status.verdict.starts_with("disk d0 is not responding: check its cable"), "{}", status.verdict);
+            assert!(status.summary.starts_with("disk d0 is not responding: check its cable"), "{}", status.summary);
             assert_eq!(status.severity, model::Severity::Critical);
-            let alerted = node.control.status.conditions().await.unwrap().there;
+            let alerted = node.control.status.conditions().await.unwrap().active;
             assert!(alerted.iter().any(|it| it.code == model::event::DISK_STALLED && it.subject.name == "d0"));
             disks[0].revive();
         });
@@ -89,7 +89,7 @@ fn disk_that_does_not_answer_keeps_nobody_from_the_events_and_is_taken_out() {
             let (node, disks, mut host) = furnished_with(&sim, shards, &[], true).await;
             hang(&sim, &disks[0], &mut host).await;
             // Reporting it changes the state, which is to be copied to all disks.
-            let looked = async { node.control.steward.handle_events(Vec::new()).await.unwrap() };
+            let looked = async { node.control.reconciler.handle_events(Vec::new()).await.unwrap() };
             soon(&sim, looked).await;
             let told = node.codes().await;
             assert!(told.contains(&model::event::DISK_STALLED), "{told:?}");
@@ -112,7 +112,7 @@ fn change_that_waits_for_a_disk_keeps_nobody_from_the_events() {
             is_made.set(true);
         });
         sim.sleep(Duration::from_secs(1)).await;
-        let looked = async { node.control.steward.handle_events(Vec::new()).await.unwrap() };
+        let looked = async { node.control.reconciler.handle_events(Vec::new()).await.unwrap() };
         soon(&sim, looked).await;
         let told = node.codes().await;
         assert!(told.contains(&model::event::DISK_STALLED) && !made.get(), "{told:?}");

@@ -113,7 +113,7 @@ fn trace_keeps_the_last_commands_and_says_what_is_missing() {
         assert_eq!((traced.overwritten, traced.unended), (2, 1));
         let report = array.stop_trace(0).await.unwrap();
         assert_eq!(
-            (report.is_on, report.kept, report.overwritten, report.unended, report.sessions),
+            (report.is_on, report.kept, report.overwritten, report.incomplete, report.sessions),
             (true, 4, 2, 1, 1)
         );
         assert_eq!(report.running_ms, traced.span_ns / 1_000_000);

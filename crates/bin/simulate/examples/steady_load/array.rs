@@ -3,10 +3,10 @@
 use crate::counted::{CountedWorld, Counter};
 use anyhow::{Result, anyhow};
 use engine::{Budget, Limits};
-use iscsi_target::{Facts, conduct, tickets};
+use iscsi_target::{Facts, conduct, shard_seeds};
 use model::{
-    Access, Backend, Call, GroupSpec, Host, Initiators, Level, MemberSize, Name, NodeId, NodeIdentity, Order, PoolId,
-    Portal, PortalPolicy, Presentation, Proof, Report, Secret, Size, Target, VolumeId, VolumeName, VolumeSpec,
+    Access, Backend, Call, ChapCredentials, GroupSpec, Host, Initiators, Level, MemberSize, Name, NodeId, NodeIdentity,
+    Order, PoolId, Portal, PortalPolicy, Presentation, Report, Secret, Size, Target, VolumeId, VolumeName, VolumeSpec,
 };
 use shard::mailbox::{self, Sender};
 use shard::{StreamOptions, World};
@@ -39,8 +39,13 @@ impl Array {
         let limits = Limits::of(Budget { shards, buffer_bytes: 1 << 30, cache_bytes: 32 << 20 });
         let (post, inbox) = mailbox::channel();
         let mut inbox = Some(inbox);
-        let node = NodeIdentity { id: NodeId::from_bytes([1; 16]), name: name("array")?, seat: [2; 16], machine: None };
-        for ticket in tickets::<CountedWorld>(limits, &StreamOptions::default()) {
+        let node = NodeIdentity {
+            id: NodeId::from_bytes([1; 16]),
+            name: name("array")?,
+            boot_instance: [2; 16],
+            machine: None,
+        };
+        for ticket in shard_seeds::<CountedWorld>(limits, &StreamOptions::default()) {
             let orders = if ticket.index == 0 { inbox.take() } else { None };
             let shard = ticket.start(CountedWorld::new(machine, counter));
             if let Some(orders) = orders {
@@ -99,11 +104,11 @@ impl Array {
             let (groups, read_only) = (Vec::new(), false);
             presentations.push(Presentation { volume, volume_id, host, target, lun, groups, read_only });
         }
-        let (initiators, proof) = (Initiators::Any, Proof::default());
+        let (initiators, proof) = (Initiators::Any, ChapCredentials::default());
         let access = Access {
             targets: vec![Target { name: target, iqn: TARGET.parse().map_err(|why| anyhow!("{why}"))? }],
             portals: vec![Portal { address: portal, policy: PortalPolicy::default() }],
-            hosts: vec![Host { name: host, initiators, networks: Vec::new(), proof }],
+            hosts: vec![Host { name: host, initiators, networks: Vec::new(), chap }],
             presentations,
             ..Access::default()
         };

@@ -120,8 +120,8 @@ impl World for CountedWorld {
         });
     }
 
-    fn rests(&self) -> u64 {
-        self.machine.rests()
+    fn idle_count(&self) -> u64 {
+        self.machine.idle_count()
     }
 
     fn sleep_until(&self, at: Time) -> Sleep {

@@ -119,7 +119,7 @@ impl Session {
     }
 
     fn judge(&mut self, done: &Completion) -> Result<()> {
-        if done.status == CHECK_CONDITION && scsi::Sensed::parse(&done.sense).is_some_and(|sense| sense.key == 6) {
+        if done.status == CHECK_CONDITION && scsi::ParsedSense::parse(&done.sense).is_some_and(|sense| sense.key == 6) {
             self.unit_attentions += 1;
             return Ok(());
         }

@@ -1,6 +1,6 @@
 //! Location of structures, which are recognized by the magic number of their blocks, and the corruption of blocks.
 
-use crate::chance::Chance;
+use crate::seeded_random::SeededRandom;
 use sim::{DiskHandle, DiskImage};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -143,7 +143,7 @@ pub(super) struct Plan {
 
 impl Plan {
     /// Draws a corruption; every structure that exists is equally likely, regardless of its number of blocks.
-    pub(super) fn of_chance(chance: &Chance, images: &Images) -> Option<Self> {
+    pub(super) fn of_chance(chance: &SeededRandom, images: &Images) -> Option<Self> {
         let there: Vec<_> = Structure::all().map(|structure| (structure, images.places(structure))).collect();
         let there: Vec<_> = there.into_iter().filter(|(_, places)| !places.is_empty()).collect();
         if there.is_empty() {
@@ -158,7 +158,7 @@ impl Plan {
     }
 
     /// Applies the corruption; false when it changes nothing.
-    pub(super) fn strike(&self, chance: &Chance, images: &mut Images, older: &Images) -> bool {
+    pub(super) fn strike(&self, chance: &SeededRandom, images: &mut Images, older: &Images) -> bool {
         let disks: Vec<usize> = match self.everywhere {
             true => {
                 (0..images.disks.len()).filter(|&disk| self.structure.is_at(&images.disks[disk], self.at)).collect()
@@ -179,7 +179,14 @@ impl Plan {
         changed
     }
 
-    fn after(&self, chance: &Chance, images: &mut Images, older: &Images, disk: usize, before: Vec<u8>) -> Vec<u8> {
+    fn after(
+        &self,
+        chance: &SeededRandom,
+        images: &mut Images,
+        older: &Images,
+        disk: usize,
+        before: Vec<u8>,
+    ) -> Vec<u8> {
         match self.kind {
             Kind::Flip => {
                 let mut after = before;

@@ -1,6 +1,6 @@
 //! Findings of a campaign as a table, one line per structure.
 
-use super::{Damage, Found, Structure};
+use super::{Corruption, RoundResult, Structure};
 use std::fmt::Write;
 
 /// Counts of one structure.
@@ -15,21 +15,21 @@ struct Line {
 
 /// Formats the rounds of a campaign; a round with two corrupted structures counts for both.
 #[must_use]
-pub fn table(rounds: &[(Damage, Found)]) -> String {
+pub fn table(rounds: &[(Corruption, RoundResult)]) -> String {
     let mut text = format!(
         "{:20} {:>7} {:>7} {:>7} {:>7} {:>7} {:>7}\n",
         "STRUCTURE", "ROUNDS", "WHOLE", "ERRORS", "REFUSED", "KNOWN", "WRONG"
     );
-    let is_of = |damage: &Damage, structure| damage.strikes.iter().any(|strike| strike.structure == structure);
+    let is_of = |damage: &Corruption, structure| damage.blocks.iter().any(|strike| strike.structure == structure);
     for structure in Structure::all() {
         let mut line = Line::default();
         for (_, found) in rounds.iter().filter(|(damage, _)| is_of(damage, structure)) {
             let count = match found {
-                Found::Whole | Found::Nothing => &mut line.whole,
-                Found::Errors(_) => &mut line.errors,
-                Found::Refused(_) => &mut line.refused,
-                Found::Known(_) => &mut line.known,
-                Found::Wrong(_) => &mut line.wrong,
+                RoundResult::Whole | RoundResult::Nothing => &mut line.whole,
+                RoundResult::Errors(_) => &mut line.errors,
+                RoundResult::Refused(_) => &mut line.refused,
+                RoundResult::Known(_) => &mut line.known,
+                RoundResult::Wrong(_) => &mut line.wrong,
             };
             *count += 1;
         }

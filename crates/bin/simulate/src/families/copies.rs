@@ -4,7 +4,7 @@ use super::{Families, Step};
 use crate::host::traffic::Unit;
 use crate::oracle::{Instant, Oracle};
 use crate::power::OrderOutcome;
-use crate::stage::{Judged, Presented};
+use crate::stage::{CheckResult, PresentedVolume};
 use model::{CopySource, Name, Order, Provision, VolumeId, VolumeName, VolumeState, code};
 use shard::World;
 use std::time::Duration;
@@ -17,7 +17,7 @@ const COPY_TIME_MAX: Duration = Duration::from_secs(2);
 
 impl Families<'_> {
     /// Copies a volume within its pool, possibly with a cancellation or a power failure.
-    pub(crate) async fn copy(&mut self) -> Judged<Step> {
+    pub(crate) async fn copy(&mut self) -> CheckResult<Step> {
         let stage = self.stage;
         let with_map = self.volumes.iter().position(|(_, provision)| *provision != Provision::Segments);
         let Some(at) = with_map.filter(|_| self.volumes.len() < super::VOLUMES_MAX) else { return Ok(Step::Done) };
@@ -33,22 +33,22 @@ impl Families<'_> {
         // The copy shows a point in time between this one and the answer.
         let op = self.oracle(at, Oracle::begin);
         let came = stage.until_power_failure(Order::CopyVolume { source, target: target.clone(), id }).await;
-        let is_cut = matches!(came, OrderOutcome::Dark);
+        let is_cut = matches!(came, OrderOutcome::PowerFailed);
         let mut instant = self.oracle(at, |oracle| oracle.instant(op, is_cut));
         let ended = match came {
             OrderOutcome::Answered(answer) => {
                 answer.map_err(|refusal| format!("no copy: {refusal}"))?;
                 self.end_copy(&target, id).await?
             }
-            OrderOutcome::Dark => {
-                let torn = self.pull_the_plug();
+            OrderOutcome::PowerFailed => {
+                let torn = self.crash_or_kill();
                 instant.crash(torn);
-                (self.continue_copy(id).await?, Step::Dark)
+                (self.continue_copy(id).await?, Step::PowerFailed)
             }
         };
         if ended.0 {
             let new = self.copy_of(at, &target, id, number, &instant);
-            self.take_in(new.clone(), provision).await?;
+            self.add_volume(new.clone(), provision).await?;
             stage.check_all_blocks(std::slice::from_ref(&new.unit)).await?;
             let settled = instant.settle(&new.unit.oracle.borrow());
             settled.map_err(|why| format!("{target} is a copy of no instant: {why}"))?;
@@ -57,15 +57,15 @@ impl Families<'_> {
     }
 
     /// Waits for the copy, cancels it or cuts the power; returns whether the copy exists, and the effect on the hosts.
-    async fn end_copy(&mut self, target: &VolumeName, id: VolumeId) -> Judged<(bool, Step)> {
+    async fn end_copy(&mut self, target: &VolumeName, id: VolumeId) -> CheckResult<(bool, Step)> {
         let stage = self.stage;
         let how = stage.chance.below(10);
         if how < 6 {
             stage.world.sleep(stage.chance.moment(COPY_TIME_MAX)).await;
         }
         if how < 3 {
-            self.pull_the_plug();
-            return Ok((self.continue_copy(id).await?, Step::Dark));
+            self.crash_or_kill();
+            return Ok((self.continue_copy(id).await?, Step::PowerFailed));
         }
         if how < 6 {
             match stage.ask(Order::CancelCopy { target: target.clone() }).await {
@@ -79,15 +79,15 @@ impl Families<'_> {
     }
 
     /// Restarts after a power failure; a copy that had begun continues to its end. Returns whether the copy exists.
-    async fn continue_copy(&mut self, id: VolumeId) -> Judged<bool> {
-        let had_begun = self.come_back(Some(id)).await?;
+    async fn continue_copy(&mut self, id: VolumeId) -> CheckResult<bool> {
+        let had_begun = self.recover(Some(id)).await?;
         if had_begun {
             self.until_whole(id).await?;
         }
         Ok(had_begun)
     }
 
-    async fn until_whole(&self, id: VolumeId) -> Judged<()> {
+    async fn until_whole(&self, id: VolumeId) -> CheckResult<()> {
         loop {
             let found = self.stage.volumes().await?.into_iter().find(|volume| volume.id == id);
             match found.map(|volume| volume.state) {
@@ -99,13 +99,13 @@ impl Families<'_> {
     }
 
     /// Returns the copy as the hosts will access it.
-    fn copy_of(&self, at: usize, name: &VolumeName, id: VolumeId, number: u16, instant: &Instant) -> Presented {
+    fn copy_of(&self, at: usize, name: &VolumeName, id: VolumeId, number: u16, instant: &Instant) -> PresentedVolume {
         let origin = &self.volumes[at].0.unit;
         let oracle = origin.oracle.borrow().of_instant(&name.to_string(), number, instant);
         let hot = self.stage.hot(oracle.blocks());
         let block_bytes = u32::try_from(origin.block_bytes).expect("a block is small");
         let mut unit = Unit::new(number, block_bytes, oracle, hot);
         unit.thin = origin.thin;
-        Presented { name: name.clone(), id, unit }
+        PresentedVolume { name: name.clone(), id, unit }
     }
 }

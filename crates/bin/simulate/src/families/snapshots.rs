@@ -4,14 +4,14 @@ use super::{Families, Snapshot, Step, VOLUMES_MAX};
 use crate::host::traffic::Unit;
 use crate::oracle::{OpId, Oracle};
 use crate::power::OrderOutcome;
-use crate::stage::{Judged, Presented};
+use crate::stage::{CheckResult, PresentedVolume};
 use model::{
     Name, Order, Provision, Report, SnapshotId, SnapshotLock, SnapshotName, SnapshotState, VolumeId, VolumeName, code,
 };
 
 impl Families<'_> {
     /// Takes snapshots of several volumes at one instant.
-    pub(crate) async fn take_snapshots(&mut self) -> Judged<Step> {
+    pub(crate) async fn take_snapshots(&mut self) -> CheckResult<Step> {
         let stage = self.stage;
         let has_map = |&at: &usize| self.volumes[at].1 != Provision::Segments;
         let mut at: Vec<usize> = (0..self.volumes.len()).filter(has_map).collect();
@@ -33,8 +33,8 @@ impl Families<'_> {
         // The snapshots show a point in time between this one and the answer.
         let ops: Vec<OpId> = at.iter().map(|&at| self.oracle(at, Oracle::begin)).collect();
         let snapshots = made.iter().map(|(_, name, id)| (name.clone(), *id)).collect();
-        let came = stage.until_power_failure(Order::CreateSnapshots { snapshots, lock: SnapshotLock::Open }).await;
-        let is_cut = matches!(came, OrderOutcome::Dark);
+        let came = stage.until_power_failure(Order::CreateSnapshots { snapshots, lock: SnapshotLock::Unlocked }).await;
+        let is_cut = matches!(came, OrderOutcome::PowerFailed);
         let instants = made.into_iter().zip(ops).map(|((at, name, id), op)| {
             let (volume, provision) = &self.volumes[at];
             let instant = volume.unit.oracle.borrow_mut().instant(op, is_cut);
@@ -45,9 +45,9 @@ impl Families<'_> {
             OrderOutcome::Answered(Ok(())) => self.snapshots.append(&mut new),
             OrderOutcome::Answered(Err(refusal)) if refusal.code == code::POOL_FULL => {}
             OrderOutcome::Answered(Err(refusal)) => return Err(format!("no snapshots: {refusal}")),
-            OrderOutcome::Dark => {
-                let torn = self.pull_the_plug();
-                self.come_back(None).await?;
+            OrderOutcome::PowerFailed => {
+                let torn = self.crash_or_kill();
+                self.recover(None).await?;
                 let there = self.snapshots_there().await?;
                 // Snapshots of one order are atomic: all of them exist after the crash, or none.
                 let (mut there, gone): (Vec<_>, Vec<_>) = new.into_iter().partition(|new| there.contains(&new.id));
@@ -59,14 +59,14 @@ impl Families<'_> {
                 }
                 there.iter_mut().for_each(|snapshot| snapshot.instant.crash(torn));
                 self.snapshots.append(&mut there);
-                return Ok(Step::Dark);
+                return Ok(Step::PowerFailed);
             }
         }
         Ok(Step::Done)
     }
 
     /// Creates a volume from a snapshot, which hosts write from then on.
-    pub(crate) async fn make_clone(&mut self) -> Judged<Step> {
+    pub(crate) async fn make_clone(&mut self) -> CheckResult<Step> {
         if self.snapshots.is_empty() || self.volumes.len() >= VOLUMES_MAX {
             return Ok(Step::Done);
         }
@@ -77,24 +77,24 @@ impl Families<'_> {
             OrderOutcome::Answered(Ok(())) => Step::Done,
             OrderOutcome::Answered(Err(refusal)) if refusal.code == code::POOL_FULL => return Ok(Step::Done),
             OrderOutcome::Answered(Err(refusal)) => return Err(format!("no clone: {refusal}")),
-            OrderOutcome::Dark => {
-                self.pull_the_plug();
-                let found = self.come_back(Some(id)).await?;
+            OrderOutcome::PowerFailed => {
+                self.crash_or_kill();
+                let found = self.recover(Some(id)).await?;
                 if !found {
-                    return Ok(Step::Dark);
+                    return Ok(Step::PowerFailed);
                 }
-                Step::Dark
+                Step::PowerFailed
             }
         };
         let provision = self.snapshots[at].provision;
         self.snapshots[at].clones.push(id);
         self.relatives.insert(id);
-        self.take_in(new, provision).await?;
+        self.add_volume(new, provision).await?;
         Ok(step)
     }
 
     /// Returns the order that clones a snapshot, and the resulting volume.
-    fn clone_of(&mut self, at: usize) -> (Order, VolumeId, Presented) {
+    fn clone_of(&mut self, at: usize) -> (Order, VolumeId, PresentedVolume) {
         let (stage, number) = (self.stage, self.next_number);
         self.next_number += 1;
         let Snapshot { name: snapshot, origin, provision, instant, .. } = &self.snapshots[at];
@@ -106,14 +106,14 @@ impl Families<'_> {
         let block_bytes = u32::try_from(origin.block_bytes).expect("a block is small");
         let mut unit = Unit::new(number, block_bytes, oracle, hot);
         unit.thin = *provision == Provision::Thin;
-        let new = Presented { name: volume.clone(), id, unit };
+        let new = PresentedVolume { name: volume.clone(), id, unit };
         let zero_detection = *provision == Provision::Thin && stage.chance.percent(40);
         let (snapshot, provision) = (snapshot.clone(), *provision);
         (Order::CloneSnapshot { snapshot, volume, id, provision, zero_detection }, id, new)
     }
 
     /// Checks the content of all snapshots.
-    pub(crate) async fn look_at_snapshots(&mut self) -> Judged<()> {
+    pub(crate) async fn look_at_snapshots(&mut self) -> CheckResult<()> {
         for at in 0..self.snapshots.len() {
             self.look_at_snapshot(at).await?;
         }
@@ -122,7 +122,7 @@ impl Families<'_> {
 
     /// Checks the content of a snapshot through a temporary clone: consistent in time, and unchanged since earlier
     /// checks.
-    async fn look_at_snapshot(&mut self, at: usize) -> Judged<()> {
+    async fn look_at_snapshot(&mut self, at: usize) -> CheckResult<()> {
         let (order, _, new) = self.clone_of(at);
         match self.stage.ask(order).await {
             // The clone needs space; in a full pool the check is omitted.
@@ -141,7 +141,7 @@ impl Families<'_> {
     }
 
     /// Rolls a volume back to a snapshot while no host works.
-    pub(crate) async fn roll_back(&mut self) -> Judged<Step> {
+    pub(crate) async fn roll_back(&mut self) -> CheckResult<Step> {
         if self.snapshots.is_empty() {
             return Ok(Step::Done);
         }
@@ -153,19 +153,19 @@ impl Families<'_> {
             OrderOutcome::Answered(Ok(())) => oracle.borrow_mut().roll_back(&self.snapshots[at].instant, false),
             OrderOutcome::Answered(Err(refusal)) if refusal.code == code::POOL_FULL => {}
             OrderOutcome::Answered(Err(refusal)) => return Err(format!("no way back: {refusal}")),
-            OrderOutcome::Dark => {
-                self.pull_the_plug();
+            OrderOutcome::PowerFailed => {
+                self.crash_or_kill();
                 // The rollback may have taken effect or not; the oracle accepts both.
                 oracle.borrow_mut().roll_back(&self.snapshots[at].instant, true);
-                self.come_back(None).await?;
-                return Ok(Step::Dark);
+                self.recover(None).await?;
+                return Ok(Step::PowerFailed);
             }
         }
         Ok(Step::Done)
     }
 
     /// Deletes a snapshot without clones.
-    pub(crate) async fn delete_snapshot(&mut self) -> Judged<Step> {
+    pub(crate) async fn delete_snapshot(&mut self) -> CheckResult<Step> {
         let free: Vec<usize> = (0..self.snapshots.len()).filter(|&at| self.snapshots[at].clones.is_empty()).collect();
         if free.is_empty() {
             return Ok(Step::Done);
@@ -177,22 +177,22 @@ impl Families<'_> {
             // A clone of it is still being deleted.
             OrderOutcome::Answered(Err(refusal)) if refusal.code == code::SNAPSHOT_IN_USE => {}
             OrderOutcome::Answered(Err(refusal)) => return Err(format!("the snapshot stays: {refusal}")),
-            OrderOutcome::Dark => {
-                self.pull_the_plug();
-                self.come_back(None).await?;
+            OrderOutcome::PowerFailed => {
+                self.crash_or_kill();
+                self.recover(None).await?;
                 if !self.snapshots_there().await?.contains(&self.snapshots[at].id) {
                     self.snapshots.remove(at);
                 }
-                return Ok(Step::Dark);
+                return Ok(Step::PowerFailed);
             }
         }
         Ok(Step::Done)
     }
 
-    async fn snapshots_there(&self) -> Judged<Vec<SnapshotId>> {
+    async fn snapshots_there(&self) -> CheckResult<Vec<SnapshotId>> {
         match self.stage.order(Order::Snapshots).await? {
             Report::Snapshots(found) => {
-                Ok(found.iter().filter(|one| one.state == SnapshotState::Whole).map(|one| one.id).collect())
+                Ok(found.iter().filter(|one| one.state == SnapshotState::Available).map(|one| one.id).collect())
             }
             other => Err(format!("Snapshots was answered with {other:?}")),
         }

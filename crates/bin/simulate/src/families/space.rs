@@ -1,8 +1,8 @@
 //! Space in a full pool: hosts can rewrite space that they gave back, and everything can be deleted.
 
 use super::Families;
-use crate::host::traffic::{Habits, Unit};
-use crate::stage::{Judged, Presented};
+use crate::host::traffic::{Unit, WorkloadProfile};
+use crate::stage::{CheckResult, PresentedVolume};
 use model::{Backend, Order, Provision, Size, code};
 use shard::World;
 use std::ops::Range;
@@ -39,11 +39,11 @@ impl Families<'_> {
 
     /// Discards all of a volume that never shared space, and writes the same amount again: this is never refused. No
     /// host works meanwhile.
-    pub(crate) async fn refill(&mut self, habits: &Habits) -> Judged<()> {
+    pub(crate) async fn refill(&mut self, habits: &WorkloadProfile) -> CheckResult<()> {
         let stage = self.stage;
-        let is_alone = |volume: &Presented| !self.relatives.contains(&volume.id);
+        let is_alone = |volume: &PresentedVolume| !self.relatives.contains(&volume.id);
         let thin = self.volumes.iter().filter(|(volume, of)| *of == Provision::Thin && is_alone(volume));
-        let alone: Vec<&Presented> = thin.map(|(volume, _)| volume).collect();
+        let alone: Vec<&PresentedVolume> = thin.map(|(volume, _)| volume).collect();
         if alone.is_empty() {
             return Ok(());
         }
@@ -62,12 +62,12 @@ impl Families<'_> {
         let unit = Unit { hot: Rc::new(hot), scarce: false, ..volume.unit.clone() };
         let traffic = stage.start_hosts(1, stage.chance.within(10..=60), &[unit], habits);
         stage.until_over(&traffic, Duration::from_millis(10)).await;
-        stage.quiet(&traffic).await?;
+        stage.until_quiet(&traffic).await?;
         self.check_all_blocks().await
     }
 
     /// Returns the granule of a volume and its mapped bytes.
-    async fn mapped(&self, volume: &Presented) -> Judged<(u64, u64)> {
+    async fn mapped(&self, volume: &PresentedVolume) -> CheckResult<(u64, u64)> {
         let found = self.stage.volumes().await?.into_iter().find(|found| found.id == volume.id);
         let found = found.ok_or_else(|| format!("volume {} is gone", volume.name))?;
         let Backend::Pool { granule, .. } = found.backend else {
@@ -77,7 +77,7 @@ impl Families<'_> {
     }
 
     /// Deletes every snapshot and every volume, which needs no space. No host works meanwhile.
-    pub(crate) async fn take_apart(&mut self) -> Judged<()> {
+    pub(crate) async fn take_apart(&mut self) -> CheckResult<()> {
         self.stage.present(&[]).await?;
         while !self.volumes.is_empty() {
             while let Some(at) = self.snapshots.iter().position(|snapshot| snapshot.clones.is_empty()) {
@@ -92,7 +92,7 @@ impl Families<'_> {
                 }
             }
             let is_free =
-                |volume: &Presented| self.snapshots.iter().all(|snapshot| snapshot.name.volume != volume.name);
+                |volume: &PresentedVolume| self.snapshots.iter().all(|snapshot| snapshot.name.volume != volume.name);
             let at = self.volumes.iter().position(|(volume, _)| is_free(volume));
             let (gone, _) = self.volumes.remove(at.ok_or("every volume has a snapshot that was cloned")?);
             self.stage.order(Order::DeleteVolume { volume: gone.name }).await?;

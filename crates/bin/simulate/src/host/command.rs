@@ -3,7 +3,7 @@
 use block::{Buf, Rope};
 use iscsi::initiator::{Command, Completion, DataIn};
 use iscsi::pdu::{Lun, ServiceResponse, TaskAttribute};
-use scsi::Sensed;
+use scsi::ParsedSense;
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -48,7 +48,7 @@ pub(crate) fn verdict(completion: &Completion) -> Verdict {
 }
 
 fn sense_verdict(sense: &[u8]) -> Verdict {
-    let (key, code, qualifier) = Sensed::parse(sense).map_or((0, 0, 0), |sensed| sensed.triple());
+    let (key, code, qualifier) = ParsedSense::parse(sense).map_or((0, 0, 0), |sensed| sensed.triple());
     match key {
         // BECOMING READY: the disks disappeared while the command ran, so something may have been done.
         0x2 if (code, qualifier) == (0x04, 0x01) => Verdict::Failed(key, code, qualifier),

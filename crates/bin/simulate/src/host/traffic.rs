@@ -3,10 +3,10 @@
 
 use super::command::{self, Verdict};
 use super::session::{Answer, NoSession, Session};
-use super::worker::{Orphan, Worker};
-use crate::chance::Chance;
-use crate::judge::Judge;
-use crate::oracle::{Ending, Oracle};
+use super::worker::{UnansweredWrite, Worker};
+use crate::oracle::{Oracle, WriteEffect};
+use crate::seeded_random::SeededRandom;
+use crate::violation_log::ViolationLog;
 use futures_util::future::{Either, LocalBoxFuture, join_all, select};
 use iscsi::initiator::Config;
 use iscsi::pdu::{Isid, Lun};
@@ -23,7 +23,7 @@ use std::time::Duration;
 pub(super) const ANSWER_TIME_MAX: Duration = Duration::from_secs(300);
 
 /// Time after which a host assumes that another host aborted its command.
-pub(super) const PATIENCE: Duration = Duration::from_secs(100);
+pub(super) const ABORT_TIMEOUT: Duration = Duration::from_secs(100);
 
 /// Volume as a host accesses it, with its oracle.
 #[derive(Clone)]
@@ -43,7 +43,7 @@ pub(crate) struct Unit {
 
 /// Behavior of a host.
 #[derive(Clone)]
-pub(crate) struct Habits {
+pub(crate) struct WorkloadProfile {
     /// Outstanding commands.
     pub depth: usize,
     /// Upper bound of blocks in a usual command.
@@ -53,7 +53,7 @@ pub(crate) struct Habits {
     /// True when the host also sends task management functions.
     pub manages: bool,
     /// True when the host sometimes drops its connection.
-    pub fickle: bool,
+    pub drops_connections: bool,
     /// True when media may fail, so that errors are expected.
     pub media_fail: bool,
     /// Upper bound of the response time, where it is checked.
@@ -74,8 +74,8 @@ pub(crate) struct SpaceReports {
 pub(crate) struct Shared {
     pub world: Sim,
     pub portals: Rc<Vec<SocketAddr>>,
-    pub chance: Chance,
-    pub judge: Judge,
+    pub chance: SeededRandom,
+    pub judge: ViolationLog,
     /// Commands left to send, over all hosts.
     pub left: Rc<Cell<u64>>,
     /// Commands that ended GOOD.
@@ -97,7 +97,7 @@ pub(crate) struct Host {
     pub shared: Shared,
     pub config: Config,
     pub units: Vec<Unit>,
-    pub habits: Habits,
+    pub habits: WorkloadProfile,
     /// Called when a session with another ISID follows, which does not end the old session.
     pub gone: SessionEnd,
 }
@@ -117,7 +117,7 @@ impl Shared {
 impl Host {
     /// Sends commands until none are left; returns when every submitted command has ended.
     pub(crate) async fn run(mut self) {
-        let mut orphans: Vec<Orphan> = Vec::new();
+        let mut orphans: Vec<UnansweredWrite> = Vec::new();
         loop {
             let Some(session) = self.log_in().await else { return };
             // Session reinstatement: the target ended the commands of the old session before it completed this login.
@@ -133,7 +133,7 @@ impl Host {
             }
             // A new ISID leaves the old session alive at the target, which covers sessions that time out.
             if self.shared.chance.percent(20) {
-                self.change_name(session.tsih(), std::mem::take(&mut orphans));
+                self.change_isid(session.tsih(), std::mem::take(&mut orphans));
             }
         }
     }
@@ -171,10 +171,10 @@ impl Host {
                 // A command may remain unanswered only if another host aborted commands meanwhile.
                 let clearings = unit.clearings.get();
                 let mut answer = pin!(session.command(command::test_unit_ready(unit.lun), |_| ()));
-                let answered = select(answer.as_mut(), self.shared.world.sleep(PATIENCE)).await;
+                let answered = select(answer.as_mut(), self.shared.world.sleep(ABORT_TIMEOUT)).await;
                 let answer = match answered {
                     Either::Left((answer, _)) => Some(answer),
-                    Either::Right(_) if clearings == unit.clearings.get() => self.within_reason(answer).await,
+                    Either::Right(_) if clearings == unit.clearings.get() => self.until_answer_limit(answer).await,
                     // Another host aborted the command without an answer; the next session tries again.
                     Either::Right(_) => {
                         session.drop_connection();
@@ -197,13 +197,13 @@ impl Host {
         true
     }
 
-    async fn use_session(&self, session: &Session, orphans: &RefCell<Vec<Orphan>>) {
+    async fn use_session(&self, session: &Session, orphans: &RefCell<Vec<UnansweredWrite>>) {
         let running = RefCell::default();
         let worker = Worker { host: self, session, running: &running, orphans, lives: self.shared.lives.get() };
         let work = pin!(join_all((0..self.habits.depth).map(|_| worker.work())));
         let chance = &self.shared.chance;
         // A fickle host leaves half of its sessions at a random time.
-        let stays = !(self.habits.fickle && chance.percent(50));
+        let stays = !(self.habits.drops_connections && chance.percent(50));
         let patience = if stays { Duration::from_secs(1 << 30) } else { chance.moment(Duration::from_secs(5)) };
         match select(work, self.shared.world.sleep(patience)).await {
             Either::Left(_) if session.ended().is_none() => session.logout().await,
@@ -220,7 +220,7 @@ impl Host {
 
     /// Changes the ISID. The next session does not end this one, whose commands end when the target reports its
     /// removal.
-    fn change_name(&mut self, tsih: u16, orphans: Vec<Orphan>) {
+    fn change_isid(&mut self, tsih: u16, orphans: Vec<UnansweredWrite>) {
         let Isid(mut isid) = self.config.login.isid;
         isid[5] = isid[5].wrapping_add(1);
         self.config.login.isid = Isid(isid);
@@ -234,15 +234,15 @@ impl Host {
     }
 
     /// Waits for `answer`; `None` after [`PATIENCE`], because another host may have aborted the command.
-    pub(crate) async fn within_patience(&self, answer: impl Future<Output = Answer>) -> Option<Answer> {
-        match select(pin!(answer), self.shared.world.sleep(PATIENCE)).await {
+    pub(crate) async fn until_abort_timeout(&self, answer: impl Future<Output = Answer>) -> Option<Answer> {
+        match select(pin!(answer), self.shared.world.sleep(ABORT_TIMEOUT)).await {
             Either::Left((answer, _)) => Some(answer),
             Either::Right(_) => None,
         }
     }
 
     /// Waits for `answer`; a timeout fails the run.
-    pub(crate) async fn within_reason(&self, answer: impl Future<Output = Answer>) -> Option<Answer> {
+    pub(crate) async fn until_answer_limit(&self, answer: impl Future<Output = Answer>) -> Option<Answer> {
         let limit = self.shared.world.sleep(ANSWER_TIME_MAX);
         match select(pin!(answer), limit).await {
             Either::Left((answer, _)) => Some(answer),
@@ -255,8 +255,8 @@ impl Host {
 }
 
 /// Records that unanswered writes have ended; each took effect or not.
-fn settle(orphans: Vec<Orphan>) {
+fn settle(orphans: Vec<UnansweredWrite>) {
     for (oracle, op) in orphans {
-        oracle.borrow_mut().end_write(op, Ending::Maybe);
+        oracle.borrow_mut().end_write(op, WriteEffect::Maybe);
     }
 }

@@ -2,10 +2,10 @@
 
 use super::command::{self, Verdict};
 use super::session::{Answer, Session};
-use super::traffic::{Host, PATIENCE, Unit};
-use crate::chance::Chance;
-use crate::oracle::{Ending, OpId, Oracle};
+use super::traffic::{ABORT_TIMEOUT, Host, Unit};
+use crate::oracle::{OpId, Oracle, WriteEffect};
 use crate::pattern::{self, Value};
+use crate::seeded_random::SeededRandom;
 use block::{Buf, Rope};
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
@@ -20,7 +20,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 /// Write without an answer.
-pub(super) type Orphan = (Rc<RefCell<Oracle>>, OpId);
+pub(super) type UnansweredWrite = (Rc<RefCell<Oracle>>, OpId);
 
 /// Sender of the commands of one session.
 pub(super) struct Worker<'a> {
@@ -28,7 +28,7 @@ pub(super) struct Worker<'a> {
     pub session: &'a Session,
     /// Outstanding commands, as candidates for ABORT TASK.
     pub running: &'a RefCell<Vec<(Lun, TaskId)>>,
-    pub orphans: &'a RefCell<Vec<Orphan>>,
+    pub orphans: &'a RefCell<Vec<UnansweredWrite>>,
     /// Life of the data plane in which the session began; commands of an earlier life may remain unanswered.
     pub lives: u64,
 }
@@ -58,7 +58,7 @@ impl Worker<'_> {
         }
     }
 
-    fn chance(&self) -> &Chance {
+    fn chance(&self) -> &SeededRandom {
         &self.host.shared.chance
     }
 
@@ -74,7 +74,7 @@ impl Worker<'_> {
         match ended {
             Some(Ended { verdict: Verdict::Good, data }) => {
                 let data = data.unwrap_or_else(|| Buf::zeroed(0));
-                self.host.shared.judge.hear(oracle.end_read(op, range, &data));
+                self.host.shared.judge.check(oracle.end_read(op, range, &data));
             }
             _ => oracle.give_up(op),
         }
@@ -113,7 +113,7 @@ impl Worker<'_> {
         }
         let op = unit.oracle.borrow_mut().begin_write(&extents, Value::ZERO);
         // UNMAP is advisory: an unmap that would itself need space in a full pool may leave the block as it is.
-        let good = if unit.scarce || self.host.habits.media_fail { Ending::Maybe } else { Ending::Good };
+        let good = if unit.scarce || self.host.habits.media_fail { WriteEffect::Maybe } else { WriteEffect::Good };
         self.finish(unit, op, command::unmap(unit.lun, &extents), good).await;
     }
 
@@ -141,16 +141,16 @@ impl Worker<'_> {
             }
         };
         drop(oracle);
-        self.host.shared.judge.hear(judged);
+        self.host.shared.judge.check(judged);
         self.is_no_orphan(unit, op);
     }
 
     async fn finish_write(&self, unit: &Unit, op: OpId, command: Command) {
-        self.finish(unit, op, command, Ending::Good).await;
+        self.finish(unit, op, command, WriteEffect::Good).await;
     }
 
     /// Sends a write and records its end; `good` is the effect of the status GOOD.
-    async fn finish(&self, unit: &Unit, op: OpId, command: Command, good: Ending) {
+    async fn finish(&self, unit: &Unit, op: OpId, command: Command, good: WriteEffect) {
         self.orphans.borrow_mut().push((unit.oracle.clone(), op));
         let Some(Ended { verdict, .. }) = self.send(unit, command).await else { return };
         if verdict == Verdict::Miscompare {
@@ -177,7 +177,7 @@ impl Worker<'_> {
 
     async fn ping(&self) {
         let data: Vec<u8> = (0..self.chance().within(1..=600)).map(|n| n as u8).collect();
-        match self.host.within_reason(self.session.ping(&data)).await {
+        match self.host.until_answer_limit(self.session.ping(&data)).await {
             // The target may truncate the data to the initiator's MaxRecvDataSegmentLength, which is at least 512
             // bytes.
             Some(Answer::Pong(back)) if !data.starts_with(&back) || back.len() < data.len().min(512) => {
@@ -202,7 +202,7 @@ impl Worker<'_> {
         let clears = referenced.is_none() && function != TaskFunction::AbortTaskSet;
         // Counted before the function is sent, because commands may be aborted from then on.
         self.count_clearing(clears);
-        let answer = self.host.within_reason(self.session.manage(function, lun, referenced)).await;
+        let answer = self.host.until_answer_limit(self.session.manage(function, lun, referenced)).await;
         // Counted again: commands of other hosts that were sent meanwhile may have arrived before the function.
         self.count_clearing(clears);
         match answer {
@@ -249,10 +249,10 @@ impl Worker<'_> {
                 Either::Right(_) => {}
             }
         }
-        let answer = match select(answer.as_mut(), self.host.shared.world.sleep(PATIENCE)).await {
+        let answer = match select(answer.as_mut(), self.host.shared.world.sleep(ABORT_TIMEOUT)).await {
             Either::Left((answer, _)) => Some(answer),
             Either::Right(_) => match self.abort(unit, task.get()).await {
-                Aborted::Ended => self.host.within_reason(answer).await,
+                Aborted::Ended => self.host.until_answer_limit(answer).await,
                 // The answer may have arrived just before.
                 Aborted::Gone => answer.now_or_never().or_else(|| {
                     if clearings == unit.clearings.get() {
@@ -286,7 +286,7 @@ impl Worker<'_> {
     /// Aborts a command without an answer; another host may have aborted it, which is not reported.
     async fn abort(&self, unit: &Unit, task: Option<TaskId>) -> Aborted {
         let aborted = self.session.manage(TaskFunction::AbortTask, unit.lun, task);
-        match self.host.within_reason(aborted).await {
+        match self.host.until_answer_limit(aborted).await {
             Some(Answer::Managed(TaskFunctionOutcome::TaskDoesNotExist)) => Aborted::Gone,
             _ => Aborted::Ended,
         }
@@ -328,13 +328,13 @@ enum Aborted {
 }
 
 /// Returns the effect on the write that an answer implies.
-fn ending_of(verdict: Verdict) -> Ending {
+fn ending_of(verdict: Verdict) -> WriteEffect {
     match verdict {
-        Verdict::Good => Ending::Good,
+        Verdict::Good => WriteEffect::Good,
         // WRITE PROTECTED: a unit that lost its disks during the write refuses writes, and this one may be partly done.
-        Verdict::Aborted | Verdict::NoSpace | Verdict::Refused(0x27, _) => Ending::Maybe,
-        Verdict::NotNow | Verdict::Attention(..) | Verdict::Refused(..) | Verdict::Miscompare => Ending::Never,
-        Verdict::Failed(..) => Ending::Partly,
+        Verdict::Aborted | Verdict::NoSpace | Verdict::Refused(0x27, _) => WriteEffect::Maybe,
+        Verdict::NotNow | Verdict::Attention(..) | Verdict::Refused(..) | Verdict::Miscompare => WriteEffect::Never,
+        Verdict::Failed(..) => WriteEffect::Partly,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Block as a register: its possible values now and after a power failure.
 
 use super::instant::Span;
-use super::{Ending, LogicalTime};
+use super::{LogicalTime, WriteEffect};
 use crate::pattern::{Content, Value};
 
 /// Possible values of one block.
@@ -79,23 +79,23 @@ impl Block {
         self.entries.push(Entry::new(value, begun));
     }
 
-    pub(super) fn end(&mut self, value: Value, begun: LogicalTime, ending: Ending, now: LogicalTime) {
+    pub(super) fn end(&mut self, value: Value, begun: LogicalTime, ending: WriteEffect, now: LogicalTime) {
         let Some(at) = self.entries.iter().position(|entry| entry.value == value && entry.begun == begun) else {
             return;
         };
         match ending {
-            Ending::Never => {
+            WriteEffect::Never => {
                 // A refused write never took effect, so its value can never be read.
                 self.entries.remove(at);
             }
-            Ending::Maybe | Ending::Partly => {
+            WriteEffect::Maybe | WriteEffect::Partly => {
                 self.entries[at].ended = Some(now);
-                if ending == Ending::Partly {
+                if ending == WriteEffect::Partly {
                     // After an error each atom may be the old or the new one.
                     self.torn = self.torn.max(Torn::Mixed);
                 }
             }
-            Ending::Good => {
+            WriteEffect::Good => {
                 self.entries[at].ended = Some(now);
                 self.entries[at].stable = true;
                 // A write that had ended before this one began is older, so it can no longer be read or restored.

@@ -16,7 +16,7 @@ impl Bench {
 
     fn write(&mut self) -> Value {
         let (op, value) = self.begin();
-        self.0.end_write(op, Ending::Good);
+        self.0.end_write(op, WriteEffect::Good);
         value
     }
 
@@ -52,7 +52,7 @@ fn oracle_lets_a_write_under_way_show_itself_and_its_predecessor() {
     let old = bench.write();
     let (op, new) = bench.begin();
     assert!(bench.sees(new) && bench.sees(old) && bench.sees(new));
-    bench.0.end_write(op, Ending::Good);
+    bench.0.end_write(op, WriteEffect::Good);
     assert!(!bench.sees(old));
 }
 
@@ -60,8 +60,8 @@ fn oracle_lets_a_write_under_way_show_itself_and_its_predecessor() {
 fn oracle_lets_overlapping_writes_end_in_either_order() {
     let mut bench = Bench::new();
     let ((one, first), (two, second)) = (bench.begin(), bench.begin());
-    bench.0.end_write(two, Ending::Good);
-    bench.0.end_write(one, Ending::Good);
+    bench.0.end_write(two, WriteEffect::Good);
+    bench.0.end_write(one, WriteEffect::Good);
     assert!(bench.sees(second));
     assert!(!bench.sees(first), "nothing was under way when the second was read");
 }
@@ -71,7 +71,7 @@ fn oracle_decides_a_write_without_an_answer_by_the_first_quiet_read() {
     let mut bench = Bench::new();
     let old = bench.write();
     let (op, new) = bench.begin();
-    bench.0.end_write(op, Ending::Maybe);
+    bench.0.end_write(op, WriteEffect::Maybe);
     assert!(bench.sees(old));
     assert!(!bench.sees(new), "it cannot land later");
 }
@@ -80,7 +80,7 @@ fn oracle_decides_a_write_without_an_answer_by_the_first_quiet_read() {
 fn oracle_forbids_what_a_later_write_has_overtaken() {
     let mut bench = Bench::new();
     let (op, lost) = bench.begin();
-    bench.0.end_write(op, Ending::Maybe);
+    bench.0.end_write(op, WriteEffect::Maybe);
     let newer = bench.write();
     assert!(!bench.sees(lost));
     assert!(bench.sees(newer));
@@ -108,7 +108,7 @@ fn oracle_lets_a_power_cut_take_back_what_was_read_but_never_acknowledged() {
     let mut bench = Bench::new();
     let old = bench.write();
     let (op, new) = bench.begin();
-    bench.0.end_write(op, Ending::Maybe);
+    bench.0.end_write(op, WriteEffect::Maybe);
     assert!(bench.sees(new));
     bench.0.crash(Torn::Whole);
     assert!(bench.sees(old));
@@ -120,7 +120,7 @@ fn oracle_holds_a_flush_to_its_word() {
     let mut bench = Bench::new();
     let old = bench.write();
     let (op, new) = bench.begin();
-    bench.0.end_write(op, Ending::Maybe);
+    bench.0.end_write(op, WriteEffect::Maybe);
     let flush = bench.0.begin();
     bench.0.end_flush(flush);
     assert!(bench.sees(new));
@@ -200,7 +200,7 @@ fn two_blocks(clock: &Clock) -> (Oracle, [Value; 3]) {
     for (value, lba) in values.iter_mut().zip([3, 4, 3]) {
         *value = oracle.fresh();
         let op = oracle.begin_write(std::slice::from_ref(&(lba..lba + 1)), *value);
-        oracle.end_write(op, Ending::Good);
+        oracle.end_write(op, WriteEffect::Good);
     }
     (oracle, values)
 }
@@ -225,7 +225,7 @@ fn oracle_of_a_snapshot_takes_values_of_one_instant_and_no_others() {
     for lba in [3, 4] {
         let value = oracle.fresh();
         let op = oracle.begin_write(std::slice::from_ref(&(lba..lba + 1)), value);
-        oracle.end_write(op, Ending::Good);
+        oracle.end_write(op, WriteEffect::Good);
         values.push(value);
     }
     let instant = oracle.instant(asked, false);
@@ -250,7 +250,7 @@ fn oracle_of_a_snapshot_forgets_what_was_replaced_before_and_never_sees_what_cam
     let instant = oracle.instant(asked, false);
     let later = oracle.fresh();
     let op = oracle.begin_write(std::slice::from_ref(&(3..4)), later);
-    oracle.end_write(op, Ending::Good);
+    oracle.end_write(op, WriteEffect::Good);
     let clone = || oracle.of_instant("clone", 1, &instant);
     assert!(look(&mut clone(), old, second).is_err() && look(&mut clone(), later, second).is_err());
     assert!(look(&mut clone(), new, second).is_ok());
@@ -267,7 +267,7 @@ fn oracle_lets_a_way_back_that_was_cut_off_be_whole_or_not_begun() {
     instant.crash(Torn::Whole);
     let later = oracle.fresh();
     let op = oracle.begin_write(std::slice::from_ref(&(3..4)), later);
-    oracle.end_write(op, Ending::Good);
+    oracle.end_write(op, WriteEffect::Good);
     oracle.crash(Torn::Whole);
     oracle.roll_back(&instant, true);
     assert!(look(&mut oracle, later, second).is_ok());

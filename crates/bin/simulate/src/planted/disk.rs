@@ -1,6 +1,6 @@
 //! Member disk between the data plane and the simulator, at which a disk bug takes effect.
 
-use super::{Plant, Planted};
+use super::{BugState, InjectedBug};
 use block::{BlockDevice, Buf, Extent, Geometry, IoError, Lba, Rope, Stable, View, Written};
 use futures_util::future::{Either, select};
 use shard::World;
@@ -20,11 +20,11 @@ const SLOTS: [u64; 3] = [2 * MIB_BLOCKS, 6 * MIB_BLOCKS, 10 * MIB_BLOCKS];
 const DATA_START: u64 = 16 * MIB_BLOCKS;
 
 /// Disk with a bug, or without.
-pub(crate) struct BentDisk {
+pub(crate) struct BuggyDisk {
     inner: Rc<SimDisk>,
     path: String,
     machine: Sim,
-    plant: Rc<Plant>,
+    plant: Rc<BugState>,
     /// True when the disk was a member earlier in this life.
     is_back: bool,
     life: u64,
@@ -39,8 +39,8 @@ enum Area {
     Data,
 }
 
-impl BentDisk {
-    pub(crate) fn new(inner: SimDisk, path: &str, machine: &Sim, plant: &Rc<Plant>) -> Self {
+impl BuggyDisk {
+    pub(crate) fn new(inner: SimDisk, path: &str, machine: &Sim, plant: &Rc<BugState>) -> Self {
         let (is_back, life) = (plant.closed.borrow().contains(path), plant.life.get());
         let (path, machine, plant) = (path.to_owned(), machine.clone(), plant.clone());
         Self { inner: Rc::new(inner), path, machine, plant, is_back, life, is_written: Cell::default() }
@@ -56,8 +56,8 @@ impl BentDisk {
     }
 
     /// True when `bug` affects a write to the data area.
-    fn strikes_data(&self, bug: Planted, often: u64, start: Lba) -> bool {
-        self.area(start) == Area::Data && self.plant.strikes(bug, often)
+    fn strikes_data(&self, bug: InjectedBug, often: u64, start: Lba) -> bool {
+        self.area(start) == Area::Data && self.plant.triggers(bug, often)
     }
 
     /// Suppresses a write if the bug demands it; `None` when the write takes place.
@@ -66,25 +66,29 @@ impl BentDisk {
         let plant = &self.plant;
         let zeros = || data.iter().all(|&byte| byte == 0);
         let swallowed = match plant.bug {
-            Some(Planted::WriteLost) => self.strikes_data(Planted::WriteLost, 40, start),
-            Some(Planted::ZerosSkipped) => zeros() && self.strikes_data(Planted::ZerosSkipped, 1, start),
-            Some(Planted::RebuildLeavesGaps) => {
-                is_replacement() && self.strikes_data(Planted::RebuildLeavesGaps, 4, start)
+            Some(InjectedBug::WriteLost) => self.strikes_data(InjectedBug::WriteLost, 40, start),
+            Some(InjectedBug::ZerosSkipped) => zeros() && self.strikes_data(InjectedBug::ZerosSkipped, 1, start),
+            Some(InjectedBug::RebuildLeavesGaps) => {
+                is_replacement() && self.strikes_data(InjectedBug::RebuildLeavesGaps, 4, start)
             }
-            Some(Planted::CopyLeavesGaps) => {
-                plant.copies.borrow().contains(&self.path) && self.strikes_data(Planted::CopyLeavesGaps, 4, start)
+            Some(InjectedBug::CopyLeavesGaps) => {
+                plant.copies.borrow().contains(&self.path) && self.strikes_data(InjectedBug::CopyLeavesGaps, 4, start)
             }
-            Some(Planted::ReturnLeavesGaps) => self.is_back && self.strikes_data(Planted::ReturnLeavesGaps, 4, start),
-            Some(Planted::LogWriteLost) => {
-                plant.logs.borrow().contains(&self.path) && self.strikes_data(Planted::LogWriteLost, 2, start)
+            Some(InjectedBug::ReturnLeavesGaps) => {
+                self.is_back && self.strikes_data(InjectedBug::ReturnLeavesGaps, 4, start)
             }
-            Some(Planted::NewRoomLost) => {
+            Some(InjectedBug::LogWriteLost) => {
+                plant.logs.borrow().contains(&self.path) && self.strikes_data(InjectedBug::LogWriteLost, 2, start)
+            }
+            Some(InjectedBug::NewRoomLost) => {
                 // Blocks beyond the original size of the members.
-                start.0 >= plant.member_mib.get() * MIB_BLOCKS && self.strikes_data(Planted::NewRoomLost, 1, start)
+                start.0 >= plant.member_mib.get() * MIB_BLOCKS && self.strikes_data(InjectedBug::NewRoomLost, 1, start)
             }
-            Some(Planted::CatalogLost) => self.area(start) == Area::Catalog && plant.strikes(Planted::CatalogLost, 1),
-            Some(Planted::LabelsLost) => {
-                self.area(start) == Area::Labels && !zeros() && plant.strikes(Planted::LabelsLost, 1)
+            Some(InjectedBug::CatalogLost) => {
+                self.area(start) == Area::Catalog && plant.triggers(InjectedBug::CatalogLost, 1)
+            }
+            Some(InjectedBug::LabelsLost) => {
+                self.area(start) == Area::Labels && !zeros() && plant.triggers(InjectedBug::LabelsLost, 1)
             }
             _ => false,
         };
@@ -92,17 +96,17 @@ impl BentDisk {
     }
 
     /// Returns the block and the data that are written instead.
-    fn bend_write(&self, start: Lba, data: View) -> (Lba, View) {
+    fn alter_write(&self, start: Lba, data: View) -> (Lba, View) {
         let blocks = data.len() / BLOCK;
         match self.plant.bug {
-            Some(Planted::WriteElsewhere) if self.strikes_data(Planted::WriteElsewhere, 40, start) => {
+            Some(InjectedBug::WriteElsewhere) if self.strikes_data(InjectedBug::WriteElsewhere, 40, start) => {
                 (Lba(start.0 + 1), data)
             }
-            Some(Planted::WriteHalf) if blocks > 1 && self.strikes_data(Planted::WriteHalf, 10, start) => {
+            Some(InjectedBug::WriteHalf) if blocks > 1 && self.strikes_data(InjectedBug::WriteHalf, 10, start) => {
                 (start, data.slice(..blocks / 2 * BLOCK))
             }
-            Some(Planted::CatalogInOneSlot)
-                if start.0 == SLOTS[1] && self.plant.strikes(Planted::CatalogInOneSlot, 1) =>
+            Some(InjectedBug::CatalogInOneSlot)
+                if start.0 == SLOTS[1] && self.plant.triggers(InjectedBug::CatalogInOneSlot, 1) =>
             {
                 (Lba(SLOTS[0]), data)
             }
@@ -112,7 +116,7 @@ impl BentDisk {
 
     /// Records the content of the extent for a bug that returns it later.
     async fn remember(&self, start: Lba, blocks: usize) {
-        if self.plant.bug != Some(Planted::ReadOld) || self.area(start) != Area::Data {
+        if self.plant.bug != Some(InjectedBug::ReadOld) || self.area(start) != Area::Data {
             return;
         }
         let Ok(old) = self.inner.read(Extent::new(start.0, blocks as u64)).await else { return };
@@ -140,12 +144,12 @@ impl BentDisk {
         work: impl Future<Output = Result<T, IoError>> + 'static,
         done: fn() -> T,
     ) -> Result<T, IoError> {
-        if self.plant.bug != Some(Planted::SilenceHidden) {
+        if self.plant.bug != Some(InjectedBug::SilenceHidden) {
             return work.await;
         }
         match select(Box::pin(work), self.machine.sleep(SILENCE)).await {
             Either::Left((ended, _)) => ended,
-            Either::Right((_, work)) if self.plant.strikes(Planted::SilenceHidden, 1) => {
+            Either::Right((_, work)) if self.plant.triggers(InjectedBug::SilenceHidden, 1) => {
                 self.machine.spawn(async move { drop(work.await) });
                 Ok(done())
             }
@@ -163,25 +167,25 @@ impl BentDisk {
     }
 }
 
-impl Drop for BentDisk {
+impl Drop for BuggyDisk {
     fn drop(&mut self) {
         if self.is_written.get() {
-            self.plant.know_closed(&self.path, self.life);
+            self.plant.record_closed(&self.path, self.life);
         }
     }
 }
 
-impl BlockDevice for BentDisk {
+impl BlockDevice for BuggyDisk {
     fn geometry(&self) -> Geometry {
         self.inner.geometry()
     }
 
     async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
         match self.inner.read(extent).await {
-            Ok(rope) if self.strikes_data(Planted::ReadOld, 20, extent.start) => {
+            Ok(rope) if self.strikes_data(InjectedBug::ReadOld, 20, extent.start) => {
                 Ok(self.older(extent, &rope.into_view()).into())
             }
-            Err(_) if self.strikes_data(Planted::ReadErrorIsZeros, 1, extent.start) => {
+            Err(_) if self.strikes_data(InjectedBug::ReadErrorIsZeros, 1, extent.start) => {
                 Ok(Buf::zeroed(extent.len.0 as usize * BLOCK).into())
             }
             read => read,
@@ -193,14 +197,14 @@ impl BlockDevice for BentDisk {
         if let Some(written) = self.swallow(start, &data) {
             return Ok(written);
         }
-        let (start, data) = self.bend_write(start, data);
+        let (start, data) = self.alter_write(start, data);
         // Before the write, while the disk still holds the old content.
         self.remember(start, data.len() / BLOCK).await;
-        if self.strikes_data(Planted::WriteNotAwaited, 4, start) {
+        if self.strikes_data(InjectedBug::WriteNotAwaited, 4, start) {
             self.write_later(start, data, Duration::ZERO);
             return Ok(Written::attest());
         }
-        if self.strikes_data(Planted::WriteTwice, 4, start) {
+        if self.strikes_data(InjectedBug::WriteTwice, 4, start) {
             self.write_later(start, data.clone(), self.plant.chance.moment(Duration::from_millis(50)));
         }
         let inner = self.inner.clone();
@@ -208,17 +212,17 @@ impl BlockDevice for BentDisk {
         let written = self.unless_silent(work, Written::attest).await;
         match written {
             // The caller waits forever, as if it were never woken.
-            Err(_) if self.strikes_data(Planted::RefusalNotTold, 4, start) => std::future::pending().await,
-            Err(_) if self.strikes_data(Planted::WriteErrorHidden, 1, start) => Ok(Written::attest()),
+            Err(_) if self.strikes_data(InjectedBug::RefusalNotTold, 4, start) => std::future::pending().await,
+            Err(_) if self.strikes_data(InjectedBug::WriteErrorHidden, 1, start) => Ok(Written::attest()),
             written => written,
         }
     }
 
     async fn flush(&self, after: Written) -> Result<Stable, IoError> {
-        if self.plant.strikes(Planted::FlushSkipped, 1) {
+        if self.plant.triggers(InjectedBug::FlushSkipped, 1) {
             return Ok(Stable::attest());
         }
-        if self.plant.strikes(Planted::FlushNotAwaited, 1) {
+        if self.plant.triggers(InjectedBug::FlushNotAwaited, 1) {
             let inner = self.inner.clone();
             self.machine.spawn(async move { drop(inner.flush(after).await) });
             return Ok(Stable::attest());

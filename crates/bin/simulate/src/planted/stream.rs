@@ -1,7 +1,7 @@
 //! Connection of the data plane, split into PDUs in both directions, so that a bug can alter them.
 
-use super::Plant;
-use super::wire::{Bend, Pdu};
+use super::BugState;
+use super::wire::{Pdu, WireBug};
 use shard::{Stream, StreamHandle};
 use sim::SimStream;
 use std::cell::RefCell;
@@ -14,14 +14,14 @@ use std::task::{Context, Poll};
 const WAITING_BYTES_MAX: usize = 1 << 20;
 
 /// Connection with a bug, or without.
-pub(crate) struct BentStream {
+pub(crate) struct BuggyStream {
     inner: SimStream,
     /// State of the bug; `None` when it does not affect the wire.
-    ways: Option<RefCell<Ways>>,
+    ways: Option<RefCell<PduFilter>>,
 }
 
-struct Ways {
-    bend: Bend,
+struct PduFilter {
+    bend: WireBug,
     requests: Direction,
     responses: Direction,
     /// The data plane has closed its side.
@@ -54,7 +54,7 @@ impl Direction {
     }
 }
 
-impl Ways {
+impl PduFilter {
     fn bend_requests(&mut self) {
         while let Some(pdu) = self.requests.take_pdu() {
             for pdu in self.bend.request(pdu) {
@@ -84,17 +84,17 @@ impl Ways {
     }
 }
 
-impl BentStream {
-    pub(crate) fn new(inner: SimStream, plant: &Rc<Plant>) -> Self {
-        let ways = plant.bends_wire().then(|| {
+impl BuggyStream {
+    pub(crate) fn new(inner: SimStream, plant: &Rc<BugState>) -> Self {
+        let ways = plant.alters_wire().then(|| {
             let (requests, responses) = (Direction::default(), Direction::default());
-            RefCell::new(Ways { bend: Bend::new(plant), requests, responses, is_closed: false })
+            RefCell::new(PduFilter { bend: WireBug::new(plant), requests, responses, is_closed: false })
         });
         Self { inner, ways }
     }
 }
 
-impl Stream for BentStream {
+impl Stream for BuggyStream {
     fn poll_read(&self, cx: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
         let Some(ways) = &self.ways else { return self.inner.poll_read(cx, into) };
         let ways = &mut *ways.borrow_mut();

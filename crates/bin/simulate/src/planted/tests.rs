@@ -9,15 +9,15 @@ use std::sync::Mutex;
 const SEEDS: u64 = 320;
 
 /// Returns the first seed that is tried: one that detects a rare bug, as long as no change alters the runs.
-fn first_seed(bug: Planted) -> u64 {
+fn first_seed(bug: InjectedBug) -> u64 {
     match bug {
-        Planted::CatalogInOneSlot => 147,
-        Planted::SilenceHidden => 19,
+        InjectedBug::CatalogInOneSlot => 147,
+        InjectedBug::SilenceHidden => 19,
         _ => 1,
     }
 }
 
-fn is_found(bug: Planted) {
+fn is_found(bug: InjectedBug) {
     let first = first_seed(bug);
     for seed in first..first + SEEDS {
         let outcome = run(bug.profile(), seed, Some(bug));
@@ -43,10 +43,10 @@ fn passes_without_a_bug(profile: Profile, seed: u64) {
 
 #[test]
 fn planted_bug_is_named_once_and_found_again_by_its_name() {
-    let names: BTreeSet<String> = Planted::all().map(|bug| bug.to_string()).collect();
-    assert_eq!(names.len(), Planted::all().count());
-    assert!(Planted::all().all(|bug| bug.to_string().parse() == Ok(bug)));
-    assert!("no-such-bug".parse::<Planted>().is_err_and(|said| said.contains("write-lost")));
+    let names: BTreeSet<String> = InjectedBug::all().map(|bug| bug.to_string()).collect();
+    assert_eq!(names.len(), InjectedBug::all().count());
+    assert!(InjectedBug::all().all(|bug| bug.to_string().parse() == Ok(bug)));
+    assert!("no-such-bug".parse::<InjectedBug>().is_err_and(|said| said.contains("write-lost")));
 }
 
 macro_rules! found {

@@ -1,7 +1,7 @@
 //! PDUs between the data plane and a host, at which a wire bug takes effect. Requires sessions without digests.
 
-use super::{Answered, Plant, Planted};
-use scsi::Sensed;
+use super::{BugState, CachedRead, InjectedBug};
+use scsi::ParsedSense;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -25,8 +25,8 @@ const MISCOMPARE: u8 = 0x0E;
 pub(super) struct Pdu(pub Vec<u8>);
 
 /// State of a bug on one connection.
-pub(super) struct Bend {
-    plant: Rc<Plant>,
+pub(super) struct WireBug {
+    plant: Rc<BugState>,
     /// LUN and CDB of each task.
     tasks: BTreeMap<[u8; 4], Vec<u8>>,
     last_data: Vec<u8>,
@@ -85,7 +85,7 @@ impl Pdu {
 
     /// Returns the sense key, which follows the two bytes of the sense length.
     fn sense_key(&self) -> Option<u8> {
-        Some(Sensed::parse(self.data().get(2..)?)?.key)
+        Some(ParsedSense::parse(self.data().get(2..)?)?.key)
     }
 
     fn drop_data(&mut self) {
@@ -94,8 +94,8 @@ impl Pdu {
     }
 }
 
-impl Bend {
-    pub(super) fn new(plant: &Rc<Plant>) -> Self {
+impl WireBug {
+    pub(super) fn new(plant: &Rc<BugState>) -> Self {
         Self { plant: plant.clone(), tasks: BTreeMap::new(), last_data: Vec::new(), again: None, own_tags: 0 }
     }
 
@@ -121,7 +121,7 @@ impl Bend {
         match pdu.opcode() {
             SCSI_RESPONSE => {
                 self.bend_response(&mut pdu);
-                let twice = self.plant.strikes(Planted::ResponseTwice, 20);
+                let twice = self.plant.triggers(InjectedBug::ResponseTwice, 20);
                 if twice { vec![pdu.clone(), pdu] } else { vec![pdu] }
             }
             DATA_IN => {
@@ -136,14 +136,14 @@ impl Bend {
 
     fn bend_command(&self, pdu: &mut Pdu) {
         let (reads, writes) = (pdu.lba_at([0x28, 0x88]), pdu.lba_at([0x2A, 0x8A]));
-        if let Some(at) = reads.filter(|_| self.plant.strikes(Planted::ReadsAnotherBlock, 20)) {
+        if let Some(at) = reads.filter(|_| self.plant.triggers(InjectedBug::ReadsAnotherBlock, 20)) {
             pdu.add(at, -1);
         }
-        if let Some(at) = writes.filter(|_| self.plant.strikes(Planted::WritesAnotherBlock, 20)) {
+        if let Some(at) = writes.filter(|_| self.plant.triggers(InjectedBug::WritesAnotherBlock, 20)) {
             pdu.add(at, -1);
         }
         let write_same_of_many = pdu.0[32] == 0x93 && pdu.0[42..46] > [0, 0, 0, 1][..];
-        if write_same_of_many && self.plant.strikes(Planted::WriteSameStopsEarly, 1) {
+        if write_same_of_many && self.plant.triggers(InjectedBug::WriteSameStopsEarly, 1) {
             pdu.add(42, -1);
         }
     }
@@ -152,12 +152,12 @@ impl Bend {
         const ABORT_TASK: u8 = 1;
         const ABORT_TASK_SET: u8 = 2;
         let function = pdu.0[1] & 0x7F;
-        if function == ABORT_TASK && self.plant.strikes(Planted::AbortEndsMore, 2) {
+        if function == ABORT_TASK && self.plant.triggers(InjectedBug::AbortEndsMore, 2) {
             // ABORT TASK SET has no Referenced Task Tag (RFC 7143 §11.5).
             pdu.0[1] = 0x80 | ABORT_TASK_SET;
             pdu.0[20..24].fill(0xFF);
         }
-        if function != ABORT_TASK && self.again.is_none() && self.plant.strikes(Planted::AbortEndsLater, 1) {
+        if function != ABORT_TASK && self.again.is_none() && self.plant.triggers(InjectedBug::AbortEndsLater, 1) {
             let mut again = pdu.clone();
             // Immediate, so that it consumes no CmdSN of the host.
             again.0[0] |= 0x40;
@@ -188,11 +188,11 @@ impl Bend {
             return;
         }
         let bug = match pdu.sense_key() {
-            Some(MISCOMPARE) => Planted::MiscompareHidden,
-            Some(DATA_PROTECT) => Planted::RefusalHidden,
-            _ => Planted::ErrorHidden,
+            Some(MISCOMPARE) => InjectedBug::MiscompareHidden,
+            Some(DATA_PROTECT) => InjectedBug::RefusalHidden,
+            _ => InjectedBug::ErrorHidden,
         };
-        if self.plant.strikes(bug, 1) {
+        if self.plant.triggers(bug, 1) {
             pdu.0[3] = 0;
             pdu.drop_data();
         }
@@ -201,18 +201,18 @@ impl Bend {
     fn bend_data(&mut self, pdu: &mut Pdu) {
         let task = self.tasks.get(&pdu.tag()).cloned().unwrap_or_default();
         let is_read = matches!(task.get(8), Some(0x28 | 0x88));
-        if task.get(8..10) == Some(&[0x9E, 0x10]) && self.plant.strikes(Planted::CapacityWrong, 1) {
+        if task.get(8..10) == Some(&[0x9E, 0x10]) && self.plant.triggers(InjectedBug::CapacityWrong, 1) {
             // Low half of the last LBA in the data of READ CAPACITY (16).
             pdu.add(BHS_BYTES + 4, 1);
         }
         if !is_read {
             return;
         }
-        if self.last_data.len() == pdu.data().len() && self.plant.strikes(Planted::DataInRepeated, 10) {
+        if self.last_data.len() == pdu.data().len() && self.plant.triggers(InjectedBug::DataInRepeated, 10) {
             pdu.data_mut().copy_from_slice(&self.last_data);
         }
         self.last_data = pdu.data().to_vec();
-        if self.plant.bug == Some(Planted::CacheOutlivesRestart) {
+        if self.plant.bug == Some(InjectedBug::CacheOutlivesRestart) {
             self.answer_from_cache(task, pdu);
         }
     }
@@ -224,11 +224,11 @@ impl Bend {
         let mut cache = self.plant.read.borrow_mut();
         match cache.get(&key) {
             Some(before) if before.life < life && before.data.len() == pdu.data().len() => {
-                if self.plant.strikes(Planted::CacheOutlivesRestart, 1) {
+                if self.plant.triggers(InjectedBug::CacheOutlivesRestart, 1) {
                     pdu.data_mut().copy_from_slice(&before.data);
                 }
             }
-            _ => drop(cache.insert(key, Answered { life, data: pdu.data().to_vec() })),
+            _ => drop(cache.insert(key, CachedRead { life, data: pdu.data().to_vec() })),
         }
     }
 }

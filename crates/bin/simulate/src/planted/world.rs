@@ -1,8 +1,8 @@
 //! Simulated machine as a data plane with a planted bug uses it.
 
-use super::disk::BentDisk;
-use super::stream::BentStream;
-use super::{Plant, Planted};
+use super::disk::BuggyDisk;
+use super::stream::BuggyStream;
+use super::{BugState, InjectedBug};
 use shard::time::Sleep;
 use shard::{CLOCK_STEP, DiskOptions, Listener, StreamHandle, StreamOptions, Time, World};
 use sim::{Sim, SimListener};
@@ -14,27 +14,27 @@ use std::time::Duration;
 
 /// Machine whose disks and connections have a bug, or none.
 #[derive(Clone)]
-pub(crate) struct BentWorld {
+pub(crate) struct BuggyWorld {
     machine: Sim,
-    plant: Rc<Plant>,
+    plant: Rc<BugState>,
 }
 
 /// Listener whose connections have a bug, or none.
-pub(crate) struct BentListener {
+pub(crate) struct BuggyListener {
     inner: SimListener,
-    plant: Rc<Plant>,
+    plant: Rc<BugState>,
 }
 
-impl BentWorld {
-    pub(crate) fn new(machine: &Sim, plant: &Rc<Plant>) -> Self {
+impl BuggyWorld {
+    pub(crate) fn new(machine: &Sim, plant: &Rc<BugState>) -> Self {
         Self { machine: machine.clone(), plant: plant.clone() }
     }
 }
 
-impl World for BentWorld {
-    type Disk = BentDisk;
-    type Stream = BentStream;
-    type Listener = BentListener;
+impl World for BuggyWorld {
+    type Disk = BuggyDisk;
+    type Stream = BuggyStream;
+    type Listener = BuggyListener;
 
     fn now(&self) -> Time {
         self.machine.now()
@@ -52,42 +52,42 @@ impl World for BentWorld {
         self.machine.spawn(task);
     }
 
-    fn rests(&self) -> u64 {
-        self.machine.rests()
+    fn idle_count(&self) -> u64 {
+        self.machine.idle_count()
     }
 
     fn sleep_until(&self, at: Time) -> Sleep {
         let is_a_look = at.since(self.now()) == CLOCK_STEP;
         // The task that checks the response times of members does not wake up again.
-        if is_a_look && self.plant.strikes(Planted::SilenceNotSeen, 200) {
+        if is_a_look && self.plant.triggers(InjectedBug::SilenceNotSeen, 200) {
             return self.machine.sleep_until(at + Duration::from_secs(3600));
         }
         self.machine.sleep_until(at)
     }
 
-    async fn open_disk(&self, path: &str, options: DiskOptions) -> io::Result<BentDisk> {
+    async fn open_disk(&self, path: &str, options: DiskOptions) -> io::Result<BuggyDisk> {
         let inner = self.machine.open_disk(path, options).await?;
-        Ok(BentDisk::new(inner, path, &self.machine, &self.plant))
+        Ok(BuggyDisk::new(inner, path, &self.machine, &self.plant))
     }
 
-    fn listen(&self, address: SocketAddr) -> io::Result<BentListener> {
-        Ok(BentListener { inner: self.machine.listen(address)?, plant: self.plant.clone() })
+    fn listen(&self, address: SocketAddr) -> io::Result<BuggyListener> {
+        Ok(BuggyListener { inner: self.machine.listen(address)?, plant: self.plant.clone() })
     }
 
-    async fn connect(&self, address: SocketAddr, options: StreamOptions) -> io::Result<BentStream> {
-        Ok(BentStream::new(self.machine.connect(address, options).await?, &self.plant))
+    async fn connect(&self, address: SocketAddr, options: StreamOptions) -> io::Result<BuggyStream> {
+        Ok(BuggyStream::new(self.machine.connect(address, options).await?, &self.plant))
     }
 
-    fn adopt_stream(&self, handle: StreamHandle) -> io::Result<BentStream> {
-        Ok(BentStream::new(self.machine.adopt_stream(handle)?, &self.plant))
+    fn adopt_stream(&self, handle: StreamHandle) -> io::Result<BuggyStream> {
+        Ok(BuggyStream::new(self.machine.adopt_stream(handle)?, &self.plant))
     }
 }
 
-impl Listener for BentListener {
-    type Stream = BentStream;
+impl Listener for BuggyListener {
+    type Stream = BuggyStream;
 
-    async fn accept(&self, options: &StreamOptions) -> io::Result<BentStream> {
-        Ok(BentStream::new(self.inner.accept(options).await?, &self.plant))
+    async fn accept(&self, options: &StreamOptions) -> io::Result<BuggyStream> {
+        Ok(BuggyStream::new(self.inner.accept(options).await?, &self.plant))
     }
 
     fn local_address(&self) -> SocketAddr {

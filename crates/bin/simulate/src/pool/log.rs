@@ -1,17 +1,17 @@
 //! Log device of a pool: creation, partial and total loss, replacement.
 
 use super::Pool;
-use crate::stage::{Judged, Presented, Stage};
+use crate::stage::{CheckResult, PresentedVolume, Stage};
 use model::{LogReport, LogState, MemberState, Order, Report, VolumePolicy, VolumeState, WritePolicy};
 use sim::DiskHandle;
 
 impl Pool {
     /// Adds a log device of one or two new disks and returns them.
-    pub(crate) async fn add_log(&self, stage: &Stage) -> Judged<Vec<DiskHandle>> {
+    pub(crate) async fn add_log(&self, stage: &Stage) -> CheckResult<Vec<DiskHandle>> {
         let (mut names, mut handles) = (Vec::new(), Vec::new());
         for _ in 0..stage.chance.within(1..=2) {
             let disk = self.add_disk(stage, self.plan.disk_mib).await?;
-            stage.plant.know_log(&self.path(&disk)?);
+            stage.plant.record_log(&self.path(&disk)?);
             handles.push(self.handle(stage, &disk)?);
             names.push(disk);
         }
@@ -20,7 +20,7 @@ impl Pool {
     }
 
     /// Replaces the failed or missing disks of the log device.
-    pub(crate) async fn mend_log(&self, stage: &Stage) -> Judged<()> {
+    pub(crate) async fn mend_log(&self, stage: &Stage) -> CheckResult<()> {
         let log = stage.log().await?;
         for lost in log.group.members.iter().filter(|member| member.state != MemberState::InSync) {
             if lost.state.is_lost() {
@@ -33,12 +33,12 @@ impl Pool {
 
 impl Stage {
     /// Returns the report on the log device of the pool.
-    pub(crate) async fn log(&self) -> Judged<LogReport> {
+    pub(crate) async fn log(&self) -> CheckResult<LogReport> {
         self.pool().await?.log.ok_or_else(|| "the pool has lost its log".to_owned())
     }
 
     /// Sets the write policy of the volumes.
-    pub(crate) async fn write_as(&self, volumes: &[Presented], write: WritePolicy) -> Judged<()> {
+    pub(crate) async fn write_as(&self, volumes: &[PresentedVolume], write: WritePolicy) -> CheckResult<()> {
         for volume in volumes {
             let policy = VolumePolicy { write, ..VolumePolicy::default() };
             let order = Order::SetVolumePolicy { volume: volume.name.clone(), policy };
@@ -53,7 +53,7 @@ impl Stage {
     }
 
     /// Checks the volumes while the log device is missing: a volume serves only if none of its data is in the log.
-    pub(crate) async fn expect_held(&self, volumes: &[Presented]) -> Judged<()> {
+    pub(crate) async fn expect_held(&self, volumes: &[PresentedVolume]) -> CheckResult<()> {
         let log = self.log().await?;
         if log.state != LogState::Lost {
             return Err(format!("all disks of the log are away, and it is said to be so: {log:?}"));

@@ -1,28 +1,28 @@
 //! Tests of the state that a killed daemon leaves in the caches of its disks.
 
-use crate::host::traffic::{Habits, Unit};
+use crate::host::traffic::{Unit, WorkloadProfile};
 use crate::pool::{Pool, PoolPlan};
 use crate::run::play;
-use crate::stage::{Judged, Presented, Stage};
+use crate::stage::{CheckResult, PresentedVolume, Stage};
 use model::{Level, MemberState, PoolState};
 use shard::World;
 use sim::{Crash, DiskFaults};
 use std::time::Duration;
 
 /// Creates a pool with a volume to which hosts wrote until the daemon was killed.
-async fn killed(stage: &Stage, level: Level) -> Judged<(Pool, [Presented; 1], [Unit; 1])> {
+async fn killed(stage: &Stage, level: Level) -> CheckResult<(Pool, [PresentedVolume; 1], [Unit; 1])> {
     let plan = PoolPlan { volatile_cache: true, ..PoolPlan::of_chance(stage, &[level]) };
     let pool = plan.make(stage).await?;
     let volumes = [stage.make_volume(Some(&pool.name), 0, 4 << 20, 4096).await?];
     let units = [volumes[0].unit.clone()];
     stage.present(&volumes).await?;
     stage.open_portals().await?;
-    let habits = Habits {
+    let habits = WorkloadProfile {
         depth: 8,
         blocks: 16,
         large_bytes: 64 << 10,
         manages: false,
-        fickle: false,
+        drops_connections: false,
         media_fail: false,
         answers_within: None,
     };
@@ -30,7 +30,7 @@ async fn killed(stage: &Stage, level: Level) -> Judged<(Pool, [Presented; 1], [U
     stage.world.sleep(Duration::from_millis(1) + stage.chance.moment(Duration::from_millis(10))).await;
     stage.kill(&volumes);
     traffic.stop();
-    stage.come_back(&pool).await;
+    stage.power_on(&pool).await;
     Ok((pool, volumes, units))
 }
 
@@ -42,7 +42,7 @@ fn what_is_read_after_a_kill_survives_a_power_cut() {
             stage.reopen(&pool, &volumes).await?;
             stage.check_all_blocks(&units).await?;
             stage.cut_power(&volumes, Crash::NoneLanded);
-            stage.come_back(&pool).await;
+            stage.power_on(&pool).await;
             stage.reopen(&pool, &volumes).await?;
             stage.check_all_blocks(&units).await
         });

@@ -9,11 +9,11 @@ mod rebuild;
 pub(super) use decay::scrub;
 pub(super) use faults::PROTECTED;
 
-use crate::stage::{Judged, Stage};
+use crate::stage::{CheckResult, Stage};
 
-pub(super) async fn play(stage: &Stage) -> Judged<()> {
+pub(super) async fn play(stage: &Stage) -> CheckResult<()> {
     // Checksums would detect and repair the effect of a bug that is planted below the array.
-    let decays = !stage.plant.bends_disks();
+    let decays = !stage.plant.alters_disks();
     match stage.chance.below(10) {
         0..=1 if decays => decay::play(stage).await,
         0..=4 => faults::play(stage).await,

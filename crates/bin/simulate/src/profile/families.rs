@@ -3,10 +3,10 @@
 
 use crate::families::Families;
 use crate::pool::PoolPlan;
-use crate::stage::{Judged, Stage};
+use crate::stage::{CheckResult, Stage};
 use model::{Level, WritePolicy};
 
-pub(super) async fn play(stage: &Stage) -> Judged<()> {
+pub(super) async fn play(stage: &Stage) -> CheckResult<()> {
     let pool = PoolPlan::of_chance(stage, &Level::ALL).make(stage).await?;
     let mut families = Families::new(stage, &pool, WritePolicy::Through);
     let block_bytes = stage.chance.pick(&[512, 4096, 4096]);
@@ -14,5 +14,5 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
         families.make_volume(block_bytes).await?;
     }
     stage.open_portals().await?;
-    families.live().await
+    families.run_rounds().await
 }

@@ -3,9 +3,9 @@
 //! again.
 
 use crate::families::Families;
-use crate::host::traffic::Habits;
+use crate::host::traffic::WorkloadProfile;
 use crate::pool::{Pool, PoolPlan};
-use crate::stage::{Judged, Stage};
+use crate::stage::{CheckResult, Stage};
 use model::{Backend, Level, Order, Provision, Size, SpacePolicy, VolumeSpec, WritePolicy};
 use shard::World;
 use std::time::Duration;
@@ -16,7 +16,7 @@ const SLAB_BYTES: u64 = 17 << 20;
 /// Time limit for the release of deleted space.
 const CLEANING_TIME_MAX: Duration = Duration::from_secs(3600);
 
-pub(super) async fn play(stage: &Stage) -> Judged<()> {
+pub(super) async fn play(stage: &Stage) -> CheckResult<()> {
     let pool = PoolPlan::of_chance(stage, &Level::ALL).make(stage).await?;
     let empty = stage.pool().await?.used;
     let mut families = Families::new(stage, &pool, WritePolicy::Through);
@@ -43,7 +43,7 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
         }
     }
     families.look_at_snapshots().await?;
-    families.expect_whole().await?;
+    families.expect_consistent().await?;
     stage.restart(&pool, &families.presented()).await?;
     families.check_all_blocks().await?;
     families.take_apart().await?;
@@ -53,7 +53,7 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
 }
 
 /// Creates one or two thin volumes that exceed the remaining space; a volume of segments takes most of the pool.
-async fn over_commit(stage: &Stage, families: &mut Families<'_>) -> Judged<()> {
+async fn over_commit(stage: &Stage, families: &mut Families<'_>) -> CheckResult<()> {
     let chance = &stage.chance;
     let (volumes, block_bytes) = (chance.within(1..=2), chance.pick(&[512, 4096, 4096]));
     // Space for the maps and some data of the thin volumes: less than their size, so that the pool fills up.
@@ -88,13 +88,13 @@ fn thin(stage: &Stage, mut spec: VolumeSpec) -> VolumeSpec {
 }
 
 /// Returns large commands, so that the pool fills quickly.
-fn habits(stage: &Stage, block_bytes: u64) -> Habits {
+fn habits(stage: &Stage, block_bytes: u64) -> WorkloadProfile {
     let most = stage.chance.within(16..=512) << 10;
-    Habits { blocks: most / block_bytes, large_bytes: 512 << 10, ..stage.habits() }
+    WorkloadProfile { blocks: most / block_bytes, large_bytes: 512 << 10, ..stage.habits() }
 }
 
 /// Sets the thresholds of the pool just above its current usage, so that hosts receive warnings.
-async fn tell_of_space(stage: &Stage, pool: &Pool) -> Judged<()> {
+async fn tell_of_space(stage: &Stage, pool: &Pool) -> CheckResult<()> {
     let report = stage.pool().await?;
     // Leaves room for both thresholds below 100 percent.
     let used = (report.used.bytes() * 100 / report.size.bytes().max(1)).min(96);
@@ -104,7 +104,7 @@ async fn tell_of_space(stage: &Stage, pool: &Pool) -> Judged<()> {
 }
 
 /// Waits until the pool has released all deleted space and uses exactly `expected`.
-async fn expect_used(stage: &Stage, expected: Size) -> Judged<()> {
+async fn expect_used(stage: &Stage, expected: Size) -> CheckResult<()> {
     let until = stage.world.now() + CLEANING_TIME_MAX;
     loop {
         let used = stage.pool().await?.used;

@@ -5,7 +5,7 @@
 use crate::families::{Families, Step};
 use crate::pool::{Pool, PoolPlan};
 use crate::power::OrderOutcome;
-use crate::stage::{Judged, Stage};
+use crate::stage::{CheckResult, Stage};
 use model::{
     Backend, GroupReport, GroupSpec, Level, MemberSize, MemberState, Order, Provision, RepairMode, RepairPolicy, Size,
     WritePolicy,
@@ -32,7 +32,7 @@ struct Growth<'a> {
     block_bytes: u32,
 }
 
-pub(super) async fn play(stage: &Stage) -> Judged<()> {
+pub(super) async fn play(stage: &Stage) -> CheckResult<()> {
     let plan = PoolPlan { integrity: true, disk_mib: 160, ..PoolPlan::of_chance(stage, &Level::ALL) };
     let pool = plan.make(stage).await?;
     let block_bytes = stage.chance.pick(&[512, 4096, 4096]);
@@ -59,7 +59,7 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
     }
     growth.families.use_for_a_while().await?;
     growth.families.look_at_snapshots().await?;
-    growth.families.expect_whole().await?;
+    growth.families.expect_consistent().await?;
     stage.restart(&pool, &growth.families.presented()).await?;
     stage.idle_disks().await?;
     pool.expect_healthy(stage, "after the pool has grown").await?;
@@ -68,7 +68,7 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
 }
 
 impl Growth<'_> {
-    async fn step(&mut self) -> Judged<Step> {
+    async fn step(&mut self) -> CheckResult<Step> {
         self.set_pace().await?;
         match self.stage.chance.below(10) {
             0..=2 => self.add_member().await,
@@ -80,7 +80,7 @@ impl Growth<'_> {
     }
 
     /// Draws the pace of background work, which is valid until the data plane restarts.
-    async fn set_pace(&self) -> Judged<()> {
+    async fn set_pace(&self) -> CheckResult<()> {
         let chance = &self.stage.chance;
         let max = chance.pick(&[None, Some(4 << 20), Some(64 << 20)]).map(Size::new);
         let mode = chance.pick(&[RepairMode::Idle, RepairMode::Balanced, RepairMode::Fast]);
@@ -89,7 +89,7 @@ impl Growth<'_> {
     }
 
     /// Returns a random group for which `fits` is true.
-    async fn a_group(&self, fits: impl Fn(&GroupReport) -> bool) -> Judged<Option<GroupReport>> {
+    async fn a_group(&self, fits: impl Fn(&GroupReport) -> bool) -> CheckResult<Option<GroupReport>> {
         let mut groups = self.stage.pool().await?.groups;
         groups.retain(fits);
         let count = groups.len();
@@ -97,7 +97,7 @@ impl Growth<'_> {
     }
 
     /// Adds a member; the group is reshaped in the background.
-    async fn add_member(&mut self) -> Judged<Step> {
+    async fn add_member(&mut self) -> CheckResult<Step> {
         let can = |group: &GroupReport| {
             matches!(group.level, Level::Raid1 | Level::Raid5 | Level::Raid6) && group.members.len() < MEMBERS_MAX
         };
@@ -108,7 +108,7 @@ impl Growth<'_> {
     }
 
     /// Replaces every disk of a group by a larger one and lets the group use the added space.
-    async fn enlarge(&mut self) -> Judged<Step> {
+    async fn enlarge(&mut self) -> CheckResult<Step> {
         // Without redundancy, a replaced member cannot be rebuilt.
         let bears = |group: &GroupReport| group.level.tolerated(group.members.len()) > 0;
         let Some(GroupReport { number, members, .. }) = self.a_group(bears).await? else { return Ok(Step::Done) };
@@ -132,8 +132,8 @@ impl Growth<'_> {
         let foretold = self.group(number).await?.growth.ok_or("larger disks bring no room")?.bytes();
         let order =
             Order::GrowPool { pool: self.pool.name.clone(), group: Some(number), member_size: MemberSize::default() };
-        if self.carry_out(order.clone()).await? == Step::Dark {
-            step = Step::Dark;
+        if self.carry_out(order.clone()).await? == Step::PowerFailed {
+            step = Step::PowerFailed;
             // The power failed before the order took effect, so it is given again.
             if self.stage.pool().await?.size.bytes() == before {
                 self.stage.order(order).await?;
@@ -146,7 +146,7 @@ impl Growth<'_> {
     }
 
     /// Adds a group, which afterwards exists completely or not at all.
-    async fn add_group(&mut self) -> Judged<Step> {
+    async fn add_group(&mut self) -> CheckResult<Step> {
         let chance = &self.stage.chance;
         let level = chance.pick(&[Level::Raid0, Level::Raid1, Level::Raid5]);
         let members = if level == Level::Raid5 { 3 } else { 2 };
@@ -165,7 +165,7 @@ impl Growth<'_> {
     }
 
     /// Creates a volume that takes most or all of the free space, with I/O at both of its ends.
-    async fn use_room(&mut self) -> Judged<()> {
+    async fn use_room(&mut self) -> CheckResult<()> {
         let free = self.stage.pool().await?.free().bytes();
         let left = self.stage.chance.pick(&[0, 48 << 20, 96 << 20]);
         let bytes = free.saturating_sub(left) >> 20 << 20;
@@ -183,22 +183,22 @@ impl Growth<'_> {
         Ok(())
     }
 
-    async fn carry_out(&mut self, order: Order) -> Judged<Step> {
+    async fn carry_out(&mut self, order: Order) -> CheckResult<Step> {
         match self.stage.until_power_failure(order).await {
             OrderOutcome::Answered(answer) => {
                 answer.map(|()| Step::Done).map_err(|refusal| format!("no growth: {refusal}"))
             }
-            OrderOutcome::Dark => self.families.cut_power_and_restart().await,
+            OrderOutcome::PowerFailed => self.families.cut_power_and_restart().await,
         }
     }
 
-    async fn group(&self, number: u16) -> Judged<GroupReport> {
+    async fn group(&self, number: u16) -> CheckResult<GroupReport> {
         let groups = self.stage.pool().await?.groups;
         groups.into_iter().find(|group| group.number == number).ok_or_else(|| format!("group {number} is gone"))
     }
 
     /// Waits for the background work, possibly with writes, a disk failure and power failures.
-    async fn finish(&mut self) -> Judged<()> {
+    async fn finish(&mut self) -> CheckResult<()> {
         let mut has_lost = false;
         for _ in 0..self.stage.chance.below(3) {
             let report = self.stage.pool().await?;
@@ -228,7 +228,7 @@ impl Growth<'_> {
     }
 
     /// Waits until no rebuild and no reshape is running.
-    async fn until_done(&self) -> Judged<()> {
+    async fn until_done(&self) -> CheckResult<()> {
         let until = self.stage.world.now() + GROWTH_TIME_MAX;
         loop {
             let report = self.stage.pool().await?;
@@ -245,7 +245,7 @@ impl Growth<'_> {
 
     /// Fails a member of a group that is being reshaped, if there is one. Only one failure is tolerated, because the
     /// pool may not have noticed it yet.
-    async fn lose_one(&mut self) -> Judged<bool> {
+    async fn lose_one(&mut self) -> CheckResult<bool> {
         let is_whole = |group: &GroupReport| group.members.iter().all(|member| member.state == MemberState::InSync);
         let moves = |group: &GroupReport| group.reshape.is_some() && is_whole(group);
         if let Some(group) = self.a_group(moves).await? {

@@ -2,17 +2,17 @@
 //! copied and rebuilt, snapshots are taken, and the power fails. Never more members are affected than the level
 //! tolerates: every command and every order ends within its time limit, and the content is correct.
 
-mod ward;
+mod faulty_members;
 
 use crate::families::Families;
-use crate::host::traffic::Habits;
+use crate::host::traffic::WorkloadProfile;
 use crate::pool::PoolPlan;
 use crate::profile::disks::PROTECTED;
-use crate::stage::{Judged, Stage};
+use crate::stage::{CheckResult, Stage};
+use faulty_members::{FaultKind, FaultyMembers};
 use model::{Level, WritePolicy};
 use shard::World;
 use std::time::Duration;
-use ward::{Illness, Ward};
 
 /// Size of the disks in MiB; volumes that are created under load need more space than in other profiles.
 const DISK_MIB: u64 = 160;
@@ -25,7 +25,7 @@ const SLOW_ORDER_TIME_MAX: Duration = Duration::from_secs(3600);
 struct Round {
     /// Upper bound of members with faults at a time.
     ill_max: usize,
-    illnesses: &'static [Illness],
+    illnesses: &'static [FaultKind],
     /// True when members are also copied and replaced under load.
     with_repairs: bool,
     answers_within: Duration,
@@ -33,7 +33,7 @@ struct Round {
 
 impl Round {
     fn of_chance(stage: &Stage, tolerated: usize) -> Self {
-        let silent = &[Illness::Hangs][..];
+        let silent = &[FaultKind::Hangs][..];
         match stage.chance.below(4) {
             0 if tolerated > 1 => {
                 let answers_within = Duration::from_secs(2);
@@ -46,19 +46,19 @@ impl Round {
             2 => {
                 // Hosts wait at least this long before they give up a command.
                 let answers_within = Duration::from_secs(30);
-                Self { ill_max: tolerated, illnesses: &Illness::PROMPT, with_repairs: true, answers_within }
+                Self { ill_max: tolerated, illnesses: &FaultKind::PROMPT, with_repairs: true, answers_within }
             }
             _ => {
                 // Many unreadable blocks are restored one after the other, and each restoration waits for a slow
                 // member.
                 let answers_within = Duration::from_secs(120);
-                Self { ill_max: tolerated, illnesses: &Illness::ALL, with_repairs: true, answers_within }
+                Self { ill_max: tolerated, illnesses: &FaultKind::ALL, with_repairs: true, answers_within }
             }
         }
     }
 }
 
-pub(super) async fn play(stage: &Stage) -> Judged<()> {
+pub(super) async fn play(stage: &Stage) -> CheckResult<()> {
     stage.bound_orders(ORDER_TIME_MAX);
     let plan = PoolPlan::of_chance(stage, &PROTECTED);
     // If a member is missing during a power failure, parity without a redo log has a write hole.
@@ -72,34 +72,39 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
     stage.open_portals().await?;
     // An operation that a killed daemon sent to a hung disk executes later, so a mark may be older than expected.
     pool.lies.set(true);
-    let mut ward = Ward::new(stage, &pool);
+    let mut ward = FaultyMembers::new(stage, &pool);
     for _ in 0..stage.chance.within(1..=3) {
         let round = Round::of_chance(stage, pool.tolerated());
         // Slow members delay every operation of an order, so its time limit is higher.
-        let is_prompt = round.illnesses.len() <= Illness::PROMPT.len();
+        let is_prompt = round.illnesses.len() <= FaultKind::PROMPT.len();
         stage.bound_orders(if is_prompt { ORDER_TIME_MAX } else { SLOW_ORDER_TIME_MAX });
         for _ in 0..stage.chance.within(1..=3) {
             work(stage, &mut families, &mut ward, &round).await?;
         }
-        ward.mend().await?;
+        ward.recover_all().await?;
         stage.bound_orders(ORDER_TIME_MAX);
         families.check_all_blocks().await?;
     }
     families.look_at_snapshots().await?;
-    families.expect_whole().await?;
+    families.expect_consistent().await?;
     // Members that returned, were copied or were rebuilt must hold everything.
     pool.pull_all_that_may_be(stage).await?;
     families.check_all_blocks().await
 }
 
 /// Runs hosts while faults are injected into members and the array is operated.
-async fn work(stage: &Stage, families: &mut Families<'_>, ward: &mut Ward<'_>, round: &Round) -> Judged<()> {
-    let habits = Habits { answers_within: Some(round.answers_within), manages: false, ..stage.habits() };
+async fn work(
+    stage: &Stage,
+    families: &mut Families<'_>,
+    ward: &mut FaultyMembers<'_>,
+    round: &Round,
+) -> CheckResult<()> {
+    let habits = WorkloadProfile { answers_within: Some(round.answers_within), manages: false, ..stage.habits() };
     let commands = stage.chance.within(50..=400);
     let traffic = stage.start_hosts(stage.chance.count(1..=2), commands, &families.units(), &habits);
     for _ in 0..stage.chance.within(1..=4) {
         stage.world.sleep(stage.chance.moment(Duration::from_millis(300))).await;
-        ward.happen(round).await?;
+        ward.act(round).await?;
     }
     if stage.chance.percent(50) {
         stage.until_over(&traffic, Duration::from_millis(100)).await;

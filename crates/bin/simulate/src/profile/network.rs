@@ -1,25 +1,25 @@
 //! Profile `network`: every network fault, with healthy volumes.
 
-use crate::host::traffic::Habits;
+use crate::host::traffic::WorkloadProfile;
 use crate::pool::PoolPlan;
-use crate::stage::{Judged, Presented, Stage, Traffic};
+use crate::stage::{CheckResult, PresentedVolume, Stage, Traffic};
 use model::Level;
 use shard::World;
 use sim::NetworkFaults;
 use std::time::Duration;
 
-pub(super) async fn play(stage: &Stage) -> Judged<()> {
+pub(super) async fn play(stage: &Stage) -> CheckResult<()> {
     let volumes = volumes(stage).await?;
     let units: Vec<_> = volumes.iter().map(|volume| volume.unit.clone()).collect();
     stage.present(&volumes).await?;
     stage.open_portals().await?;
     let breaks = stage.chance.percent(75);
-    let habits = Habits {
+    let habits = WorkloadProfile {
         depth: 8,
         blocks: stage.chance.within(1..=16),
         large_bytes: stage.chance.pick(&[16 << 10, 256 << 10]),
         manages: stage.chance.percent(60),
-        fickle: breaks && stage.chance.percent(50),
+        drops_connections: breaks && stage.chance.percent(50),
         media_fail: false,
         answers_within: None,
     };
@@ -30,7 +30,7 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
     }
     stage.until_over(&traffic, Duration::from_secs(1)).await;
     stage.world.network().set_faults(NetworkFaults::default());
-    stage.quiet(&traffic).await?;
+    stage.until_quiet(&traffic).await?;
     // Twice: the first check decides what each block holds, and the second must find the same.
     stage.check_all_blocks(&units).await?;
     stage.check_all_blocks(&units).await?;
@@ -61,7 +61,7 @@ async fn disturb(stage: &Stage, traffic: &Traffic) {
 }
 
 /// Creates one or two volumes, in memory or in a pool.
-async fn volumes(stage: &Stage) -> Judged<Vec<Presented>> {
+async fn volumes(stage: &Stage) -> CheckResult<Vec<PresentedVolume>> {
     let block_bytes = stage.chance.pick(&[512, 4096]);
     let pool = if stage.chance.percent(35) {
         let plan = PoolPlan::of_chance(stage, &Level::ALL);
@@ -80,7 +80,7 @@ async fn volumes(stage: &Stage) -> Judged<Vec<Presented>> {
 }
 
 /// Checks that no session remains.
-async fn leave(stage: &Stage) -> Judged<()> {
+async fn leave(stage: &Stage) -> CheckResult<()> {
     // Connections that the initiator lost end after the idle timeout of the target.
     stage.world.sleep(Duration::from_secs(60)).await;
     let sessions = stage.sessions().await;

@@ -2,7 +2,7 @@
 //! present, unacknowledged writes are present or not, and no other data appears.
 
 use crate::pool::{Pool, PoolPlan};
-use crate::stage::{Judged, Presented, Stage};
+use crate::stage::{CheckResult, PresentedVolume, Stage};
 use model::Level;
 use shard::World;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Upper bound of the time before the power fails; mostly it is much shorter.
 const WORK_TIME_MAX: Duration = Duration::from_millis(400);
 
-pub(super) async fn play(stage: &Stage) -> Judged<()> {
+pub(super) async fn play(stage: &Stage) -> CheckResult<()> {
     let pool = PoolPlan::of_chance(stage, &Level::ALL).make(stage).await?;
     let volumes = volumes(stage, &pool).await?;
     let units: Vec<_> = volumes.iter().map(|volume| volume.unit.clone()).collect();
@@ -21,9 +21,9 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
     for _ in 0..stage.chance.within(1..=3) {
         let traffic = stage.start_hosts(stage.chance.count(1..=2), stage.chance.within(20..=200), &units, &habits);
         stage.world.sleep(stage.chance.moment(WORK_TIME_MAX)).await;
-        stage.pull_the_plug(&volumes);
+        stage.crash_or_kill(&volumes);
         traffic.stop();
-        stage.come_back(&pool).await;
+        stage.power_on(&pool).await;
         let report = stage.reopen(&pool, &volumes).await?;
         if report.members().any(|member| member.state != model::MemberState::InSync) {
             return Err(format!("a power cut has cost members: {report:?}"));
@@ -34,7 +34,7 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
             stage.check_all_blocks(&units).await?;
         }
         if stage.chance.percent(70) {
-            stage.quiet(&traffic).await?;
+            stage.until_quiet(&traffic).await?;
         }
         if stage.chance.percent(40) {
             stage.idle_disks().await?;
@@ -43,7 +43,7 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
         traffics.push(traffic);
     }
     for traffic in &traffics {
-        stage.quiet(traffic).await?;
+        stage.until_quiet(traffic).await?;
     }
     stage.idle_disks().await?;
     stage.check_all_blocks(&units).await?;
@@ -56,7 +56,7 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
     stage.check_all_blocks(&units).await
 }
 
-pub(crate) async fn volumes(stage: &Stage, pool: &Pool) -> Judged<Vec<Presented>> {
+pub(crate) async fn volumes(stage: &Stage, pool: &Pool) -> CheckResult<Vec<PresentedVolume>> {
     let mut volumes = Vec::new();
     let block_bytes = stage.chance.pick(&[512, 4096, 4096]);
     let count = stage.chance.count(1..=2);

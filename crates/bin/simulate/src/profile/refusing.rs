@@ -2,10 +2,10 @@
 //! acknowledged data is present, and once there is space the pool serves again, on its own or after it is reopened.
 
 use crate::families::Families;
-use crate::host::traffic::{Habits, Unit};
+use crate::host::traffic::{Unit, WorkloadProfile};
 use crate::oracle::Torn;
 use crate::pool::{Pool, PoolPlan};
-use crate::stage::{Judged, Stage};
+use crate::stage::{CheckResult, Stage};
 use block::IoErrorKind;
 use model::{Level, MemberState, Order, PoolState, Report, WritePolicy};
 use shard::World;
@@ -52,7 +52,7 @@ impl Refusal {
     }
 }
 
-pub(super) async fn play(stage: &Stage) -> Judged<()> {
+pub(super) async fn play(stage: &Stage) -> CheckResult<()> {
     let plan = PoolPlan::of_chance(stage, &Level::ALL);
     // Parity without a redo log has a write hole, which a partly refused stripe would expose.
     let integrity = plan.integrity || matches!(plan.level, Level::Raid5 | Level::Raid6);
@@ -80,10 +80,11 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
 }
 
 /// Runs hosts while members refuse writes; afterwards an operator reacts to the state of the pool.
-async fn refuse(stage: &Stage, pool: &Pool, families: &Families<'_>) -> Judged<()> {
+async fn refuse(stage: &Stage, pool: &Pool, families: &Families<'_>) -> CheckResult<()> {
     let refusal = Refusal::of_chance(stage, pool.plan.level);
-    let habits = Habits { media_fail: !refusal.is_tolerated(pool), answers_within: Some(ANSWER_MAX), ..stage.habits() };
-    let habits = Habits { manages: false, ..habits };
+    let habits =
+        WorkloadProfile { media_fail: !refusal.is_tolerated(pool), answers_within: Some(ANSWER_MAX), ..stage.habits() };
+    let habits = WorkloadProfile { manages: false, ..habits };
     let units: Vec<Unit> = families.units();
     let commands = stage.chance.within(40..=250);
     let traffic = stage.start_hosts(stage.chance.count(1..=2), commands, &units, &habits);
@@ -92,13 +93,13 @@ async fn refuse(stage: &Stage, pool: &Pool, families: &Families<'_>) -> Judged<(
     stage.world.sleep(refusal.lasts).await;
     pool.handles(stage).iter().for_each(|disk| disk.set_faults(DiskFaults::default()));
     stage.until_over(&traffic, Duration::from_millis(100)).await;
-    stage.quiet(&traffic).await?;
+    stage.until_quiet(&traffic).await?;
     if refusal.is_tolerated(pool) {
         pool.expect_healthy(stage, "after members had no space for a moment").await?;
         return families.check_all_blocks().await;
     }
     // A stopped group cannot be closed: its log may hold data of failed writes that no read has returned so far.
-    stage.doubt_what_failed(&families.presented(), Torn::Whole);
+    stage.mark_uncertain(&families.presented(), Torn::Whole);
     if stage.chance.percent(50) {
         look_read_only(stage, pool, families).await?;
     }
@@ -108,7 +109,7 @@ async fn refuse(stage: &Stage, pool: &Pool, families: &Families<'_>) -> Judged<(
 
 /// Opens the pool after a stop or a kill without writes to its disks, because read-only is requested or because the
 /// disks refuse writes. The oracle checks that the pool shows the same data once the disks accept writes again.
-async fn look_read_only(stage: &Stage, pool: &Pool, families: &Families<'_>) -> Judged<()> {
+async fn look_read_only(stage: &Stage, pool: &Pool, families: &Families<'_>) -> CheckResult<()> {
     let volumes = families.presented();
     if stage.chance.percent(50) {
         stage.kill(&volumes);
@@ -116,7 +117,7 @@ async fn look_read_only(stage: &Stage, pool: &Pool, families: &Families<'_>) -> 
         stage.order(Order::Stop).await?;
         stage.array.kill();
     }
-    stage.come_back(pool).await;
+    stage.power_on(pool).await;
     let is_asked_for = stage.chance.percent(50);
     if !is_asked_for {
         let refuses = Some(stage.chance.pick(&[IoErrorKind::NoSpace, IoErrorKind::ReadOnly, IoErrorKind::Medium]));
@@ -145,7 +146,7 @@ async fn look_read_only(stage: &Stage, pool: &Pool, families: &Families<'_>) -> 
 }
 
 /// Reopens the pool and replaces the members that it gave up.
-async fn recover(stage: &Stage, pool: &Pool, families: &Families<'_>) -> Judged<()> {
+async fn recover(stage: &Stage, pool: &Pool, families: &Families<'_>) -> CheckResult<()> {
     stage.restart(pool, &families.presented()).await?;
     families.check_all_blocks().await?;
     let report = stage.pool().await?;

@@ -5,7 +5,7 @@
 use super::power_cut::volumes;
 use crate::families::Families;
 use crate::pool::{Pool, PoolPlan};
-use crate::stage::{Judged, Presented, Stage};
+use crate::stage::{CheckResult, PresentedVolume, Stage};
 use model::{Level, LogState, MemberState, Order, PoolReport, WritePolicy};
 use shard::World;
 use sim::DiskHandle;
@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Upper bound of the time before an event; mostly it is much shorter.
 const WORK_TIME_MAX: Duration = Duration::from_millis(400);
 
-pub(super) async fn play(stage: &Stage) -> Judged<()> {
+pub(super) async fn play(stage: &Stage) -> CheckResult<()> {
     match stage.chance.below(10) {
         0..=6 => lose_power(stage).await,
         _ => live(stage).await,
@@ -22,7 +22,7 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
 }
 
 /// Runs snapshots, clones, rollbacks and deletions on volumes with write-back.
-async fn live(stage: &Stage) -> Judged<()> {
+async fn live(stage: &Stage) -> CheckResult<()> {
     let pool = PoolPlan::of_chance(stage, &Level::ALL).make(stage).await?;
     pool.add_log(stage).await?;
     let mut families = Families::new(stage, &pool, WritePolicy::Back);
@@ -31,11 +31,11 @@ async fn live(stage: &Stage) -> Judged<()> {
         families.make_volume(block_bytes).await?;
     }
     stage.open_portals().await?;
-    families.live().await
+    families.run_rounds().await
 }
 
 /// Runs power failures, failures of log disks, and starts without the log.
-async fn lose_power(stage: &Stage) -> Judged<()> {
+async fn lose_power(stage: &Stage) -> CheckResult<()> {
     let pool = PoolPlan::of_chance(stage, &Level::ALL).make(stage).await?;
     let mut log = pool.add_log(stage).await?;
     let volumes = volumes(stage, &pool).await?;
@@ -65,12 +65,12 @@ async fn lose_power(stage: &Stage) -> Judged<()> {
             }
             _ => {}
         }
-        stage.pull_the_plug(&volumes);
+        stage.crash_or_kill(&volumes);
         traffic.stop();
         if stage.chance.percent(20) {
             miss_log(stage, &pool, &log, &volumes).await?;
         }
-        stage.come_back(&pool).await;
+        stage.power_on(&pool).await;
         let report = stage.reopen(&pool, &volumes).await?;
         expect_ready(&report)?;
         pool.mend_log(stage).await?;
@@ -81,13 +81,13 @@ async fn lose_power(stage: &Stage) -> Judged<()> {
             stage.check_all_blocks(&units).await?;
         }
         if stage.chance.percent(70) {
-            stage.quiet(&traffic).await?;
+            stage.until_quiet(&traffic).await?;
         }
         log = log_disks(stage, &pool).await?;
         traffics.push(traffic);
     }
     for traffic in &traffics {
-        stage.quiet(traffic).await?;
+        stage.until_quiet(traffic).await?;
     }
     stage.check_all_blocks(&units).await?;
     stage.restart(&pool, &volumes).await?;
@@ -97,7 +97,7 @@ async fn lose_power(stage: &Stage) -> Judged<()> {
 }
 
 /// Fails all disks of the log device in use: nothing is lost, and the log device can be removed.
-async fn lose_log(stage: &Stage, log: &[DiskHandle], volumes: &[Presented]) -> Judged<()> {
+async fn lose_log(stage: &Stage, log: &[DiskHandle], volumes: &[PresentedVolume]) -> CheckResult<()> {
     log.iter().for_each(DiskHandle::fail);
     stage.world.sleep(stage.chance.moment(WORK_TIME_MAX)).await;
     // No volume may depend on the log device when it is removed.
@@ -107,9 +107,9 @@ async fn lose_log(stage: &Stage, log: &[DiskHandle], volumes: &[Presented]) -> J
 }
 
 /// Opens the pool once without the disks of its log.
-async fn miss_log(stage: &Stage, pool: &Pool, log: &[DiskHandle], volumes: &[Presented]) -> Judged<()> {
+async fn miss_log(stage: &Stage, pool: &Pool, log: &[DiskHandle], volumes: &[PresentedVolume]) -> CheckResult<()> {
     log.iter().for_each(DiskHandle::fail);
-    stage.come_back(pool).await;
+    stage.power_on(pool).await;
     pool.open(stage).await?;
     stage.expect_held(volumes).await?;
     stage.array.kill();
@@ -117,7 +117,7 @@ async fn miss_log(stage: &Stage, pool: &Pool, log: &[DiskHandle], volumes: &[Pre
     Ok(())
 }
 
-fn expect_ready(report: &PoolReport) -> Judged<()> {
+fn expect_ready(report: &PoolReport) -> CheckResult<()> {
     let of_data = || report.groups.iter().flat_map(|group| &group.members);
     if of_data().any(|member| member.state != MemberState::InSync) {
         return Err(format!("a power cut has cost members: {report:?}"));
@@ -129,7 +129,7 @@ fn expect_ready(report: &PoolReport) -> Judged<()> {
 }
 
 /// Returns the current disks of the log device.
-async fn log_disks(stage: &Stage, pool: &Pool) -> Judged<Vec<DiskHandle>> {
+async fn log_disks(stage: &Stage, pool: &Pool) -> CheckResult<Vec<DiskHandle>> {
     let members = stage.log().await?.group.members;
     members.iter().filter_map(|member| member.disk.as_ref()).map(|disk| pool.handle(stage, disk)).collect()
 }

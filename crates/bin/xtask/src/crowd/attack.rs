@@ -1,6 +1,6 @@
 //! Attackers: logins that are never finished or arrive byte by byte, and guesses of a CHAP secret.
 
-use super::hall::{GUARDED, SECRET};
+use super::load_setup::{GUARDED, SECRET};
 use crate::client::{Caller, Client};
 use anyhow::{Result, anyhow};
 use iscsi::chap::{Algorithm, Credential, Secret};
@@ -31,20 +31,20 @@ const LOGIN: [u8; 4] = [0x43, 0x00, 0x00, 0x00];
 
 /// Running attack.
 pub(super) struct Attack {
-    thread: JoinHandle<Result<Harm>>,
+    thread: JoinHandle<Result<AttackCounts>>,
     end: Arc<AtomicBool>,
 }
 
 /// Counts of the attack.
 #[derive(Default)]
-pub(super) struct Harm {
+pub(super) struct AttackCounts {
     knocks: u64,
     refused: u64,
     drips: u64,
     guesses: u64,
 }
 
-impl fmt::Display for Harm {
+impl fmt::Display for AttackCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { knocks, refused, drips, guesses } = self;
         write!(f, "{knocks} half-open logins ({refused} not even that), {drips} single bytes, {guesses} wrong secrets")
@@ -60,14 +60,14 @@ impl Attack {
     }
 
     /// Ends the attack and returns its counts.
-    pub(super) fn end(self) -> Result<Harm> {
+    pub(super) fn end(self) -> Result<AttackCounts> {
         self.end.store(true, Ordering::Relaxed);
         self.thread.join().map_err(|_| anyhow!("the attack panicked"))?
     }
 }
 
-fn attack(unit: &Unit, over: &AtomicBool) -> Result<Harm> {
-    let (mut harm, mut random) = (Harm::default(), Random::new(7));
+fn attack(unit: &Unit, over: &AtomicBool) -> Result<AttackCounts> {
+    let (mut harm, mut random) = (AttackCounts::default(), Random::new(7));
     let (mut held, mut guessing): (VecDeque<TcpStream>, Vec<Client>) = Default::default();
     let wrong = Credential { name: "guarded".into(), secret: Secret::new(SECRET.to_uppercase())? };
     let wrong = InitiatorAuth::chap(wrong, None, Algorithm::Md5)?;
@@ -96,7 +96,7 @@ fn attack(unit: &Unit, over: &AtomicBool) -> Result<Harm> {
         }
         for _ in 0..GUESSES {
             let caller = Caller { number: GUARDED, from: Some(anywhere(&mut random)), auth: wrong.clone() };
-            if let Ok(client) = Client::knock(unit, unit.portal, &caller) {
+            if let Ok(client) = Client::start_login(unit, unit.portal, &caller) {
                 harm.guesses += 1;
                 guessing.push(client);
             }

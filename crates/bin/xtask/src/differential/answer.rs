@@ -3,7 +3,7 @@
 use anyhow::Result;
 use iscsi::initiator::Completion;
 use iscsi::pdu::{Residual, ServiceResponse};
-use scsi::{FieldPointer, Sensed};
+use scsi::{FieldPointer, ParsedSense};
 use serde::Deserialize;
 use std::fmt;
 
@@ -43,7 +43,7 @@ impl Answer {
         if completion.response != ServiceResponse::Completed {
             return Self::alone(&format!("{:?}", completion.response));
         }
-        let sensed = Sensed::parse(&completion.sense);
+        let sensed = ParsedSense::parse(&completion.sense);
         let end = match completion.status {
             0x00 => "good".to_owned(),
             CHECK_CONDITION => sensed.as_ref().map_or("check, without sense".to_owned(), end_of),
@@ -109,12 +109,12 @@ impl fmt::Display for Answer {
     }
 }
 
-fn end_of(sensed: &Sensed) -> String {
+fn end_of(sensed: &ParsedSense) -> String {
     let (key, code, qualifier) = sensed.triple();
     format!("{key:x}/{code:02x}/{qualifier:02x}")
 }
 
-fn pointer_of(sensed: &Sensed) -> Option<String> {
+fn pointer_of(sensed: &ParsedSense) -> Option<String> {
     let Some(FieldPointer { in_cdb, byte, bit }) = sensed.field else {
         return sensed.information.map(|information| format!("information {information}"));
     };
@@ -136,7 +136,7 @@ mod tests {
         let mut sense = [0; 18];
         (sense[0], sense[2], sense[6], sense[12]) = (0xF0, 5, 7, 0x24);
         let told = |sense: &[u8]| {
-            let sensed = Sensed::parse(sense).unwrap();
+            let sensed = ParsedSense::parse(sense).unwrap();
             (end_of(&sensed), pointer_of(&sensed))
         };
         assert_eq!(told(&sense), ("5/24/00".into(), Some("information 7".into())));

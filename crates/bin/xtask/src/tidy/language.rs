@@ -91,7 +91,7 @@ const DENIED_TYPES: [&str; 89] = [
     "Sleeves",
     "Standing",
     "Standings",
-    "Steward",
+    "Reconciler",
     "Strangers",
     "Taken",
     "Talk",

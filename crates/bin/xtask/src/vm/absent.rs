@@ -20,9 +20,9 @@ const AWAY: &str = "away";
 
 /// Second daemon, once the script has requested it.
 #[derive(Default)]
-pub(super) struct FarDaemon(Option<Product>);
+pub(super) struct SecondDaemon(Option<Product>);
 
-impl FarDaemon {
+impl SecondDaemon {
     /// Carries out the request after `absent-` and returns the answer to the guest.
     ///
     /// | request | action |

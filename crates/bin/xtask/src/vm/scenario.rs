@@ -1,10 +1,10 @@
 //! Environment of a guest's script, and the table of its results.
 
-use super::absent::FarDaemon;
-use super::asks;
+use super::absent::SecondDaemon;
 use super::guest::{Guest, HOST, MORE};
 use super::image::Image;
 use super::remote;
+use super::requests;
 use crate::workspace;
 use anyhow::{Context, Result, bail};
 use lab::target::product::{self, Launch, Product};
@@ -77,8 +77,8 @@ pub(super) fn run(
             facts.extend(remote::facts());
             facts.push(("MEMBER_DISKS", "6".to_owned()));
             write_facts(&share, &facts)?;
-            let mut far = FarDaemon::default();
-            Guest::boot(image, &share, scratch)?.run(limit, verbose, |ask| asks::answer(product, &mut far, ask))
+            let mut far = SecondDaemon::default();
+            Guest::boot(image, &share, scratch)?.run(limit, verbose, |ask| requests::answer(product, &mut far, ask))
         }
     };
     let (status, said) = status?;

@@ -44,7 +44,7 @@ impl Book {
             if alert.is_about(wanted.receiver) {
                 continue;
             }
-            let told = alert.told.get(wanted.receiver);
+            let told = alert.notified.get(wanted.receiver);
             match (alert.state(told, wanted, now), self.silenced(alert, now)) {
                 // A silence suppresses active alerts only: the end of an alert that was reported before is still sent.
                 (Some(State::Resolved), _) => ended.push((number, alert)),
@@ -72,21 +72,21 @@ impl Book {
 
     /// Records a delivery attempt before it is made, so that the end of an alert is reported even if delivery was not
     /// confirmed.
-    pub(crate) fn try_to_tell(&mut self, wanted: &Due<'_>, due: &[(u64, State)], now: Timestamp) {
+    pub(crate) fn note_attempt(&mut self, wanted: &Due<'_>, due: &[(u64, State)], now: Timestamp) {
         for (number, state) in due {
             if let Some(alert) = self.alerts.get_mut(number).filter(|_| *state == State::Raised) {
                 let tried = SentReport { time: now, severity: alert.severity, is_known: false, is_over: false };
-                alert.told.entry(wanted.receiver.clone()).or_insert(tried);
+                alert.notified.entry(wanted.receiver.clone()).or_insert(tried);
             }
         }
     }
 
     /// Records reports that were delivered.
-    pub(crate) fn note_told(&mut self, receiver: &Name, due: &[(u64, State, EventSeverity)], now: Timestamp) {
+    pub(crate) fn note_delivered(&mut self, receiver: &Name, due: &[(u64, State, EventSeverity)], now: Timestamp) {
         for &(number, state, severity) in due {
             if let Some(alert) = self.alerts.get_mut(&number) {
                 let is_over = state == State::Resolved;
-                alert.told.insert(receiver.clone(), SentReport { time: now, severity, is_known: true, is_over });
+                alert.notified.insert(receiver.clone(), SentReport { time: now, severity, is_known: true, is_over });
             }
         }
     }

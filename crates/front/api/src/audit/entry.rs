@@ -120,7 +120,7 @@ impl Entry {
             intent,
             caller,
             role,
-            how,
+            auth_method: how,
             address,
             method,
             path,

@@ -43,7 +43,7 @@ pub(crate) struct Forward {
     control: Arc<Control>,
     audit: Arc<Audit>,
     kept: Mutex<StoredForward>,
-    fare: Mutex<DeliveryStatus>,
+    status: Mutex<DeliveryStatus>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,14 +72,14 @@ impl Forward {
             let message = format!("the audit forwarding settings cannot be read: {error}");
             Refusal::new(code::STATE_DAMAGED, message, "start the version that wrote them")
         })?;
-        Ok(Self { control, audit, kept: Mutex::new(kept), fare: Mutex::default() })
+        Ok(Self { control, audit, kept: Mutex::new(kept), status: Mutex::default() })
     }
 
     /// Report of the forwarding.
     pub(crate) fn report(&self) -> ForwardReport {
         let StoredForward { to, trust, position } = self.kept().clone();
-        let DeliveryStatus { last, why } = self.fare().clone();
-        ForwardReport { to, trust, position, last, why }
+        let DeliveryStatus { last, why } = self.status().clone();
+        ForwardReport { to, trust, position, last, error: why }
     }
 
     /// Sets the destination; all records that are kept are sent there. `None` stops the forwarding.
@@ -104,7 +104,7 @@ impl Forward {
         // Another destination gets the log from its beginning.
         let position = if self.kept().to == to { self.kept().position } else { 0 };
         self.keep(StoredForward { to, trust, position })?;
-        *self.fare() = DeliveryStatus::default();
+        *self.status() = DeliveryStatus::default();
         Ok(self.report())
     }
 
@@ -194,11 +194,11 @@ impl Forward {
 
     /// Records the outcome, with an event when it changes.
     fn note(&self, why: Option<String>) {
-        self.fare().why.clone_from(&why);
+        self.status().why.clone_from(&why);
         // A receiver of its own, so that its state is separate from those of alert receivers.
         let subject = Subject::new(SubjectKind::Receiver, &AUDIT_RECEIVER);
         let Some(why) = why else {
-            self.fare().last = Some(now());
+            self.status().last = Some(now());
             self.control.notices.settle(
                 event::RECEIVER_AWAY,
                 subject,
@@ -235,8 +235,8 @@ impl Forward {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn fare(&self) -> MutexGuard<'_, DeliveryStatus> {
-        self.fare.lock().unwrap_or_else(PoisonError::into_inner)
+    fn status(&self) -> MutexGuard<'_, DeliveryStatus> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

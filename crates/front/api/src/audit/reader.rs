@@ -135,7 +135,7 @@ impl AuditCheck {
     }
 
     fn broken_at(&mut self, number: u64, why: String) {
-        self.broken = Some(AuditBroken { number, why });
+        self.broken = Some(AuditBroken { number, reason: why });
     }
 }
 

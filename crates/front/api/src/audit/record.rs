@@ -25,7 +25,8 @@ pub struct AuditRecord {
     /// Role of the caller.
     pub role: Option<Role>,
     /// Method of authentication of the caller.
-    pub how: Option<AuthMethod>,
+    #[serde(alias = "how")]
+    pub auth_method: Option<AuthMethod>,
     /// Remote address of the caller; null for the local socket.
     pub address: Option<IpAddr>,
     /// HTTP method of the call.
@@ -96,5 +97,5 @@ pub struct AuditBroken {
     /// Number of the record.
     pub number: u64,
     /// Description of the damage.
-    pub why: String,
+    pub reason: String,
 }

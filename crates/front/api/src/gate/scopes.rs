@@ -54,7 +54,7 @@ pub(crate) fn admit(caller: &Caller, row: &Row, uri: &Uri, body: &Bytes) -> Resu
         return Err(Refusal::new(code::FORBIDDEN, message, format!("create a token with --scope {noun}")));
     }
     // The same path may be harmless or destructive, depending on the request.
-    let destroys = || !row.looks() && !row.only_plans && (consents(uri, body) || risks(body));
+    let destroys = || !row.is_read_only() && !row.only_plans && (consents(uri, body) || risks(body));
     // The scope of the row, or `destroy` if the request consents to a loss.
     let Some(wanted) = row.scope.or_else(|| destroys().then_some(Scope::DESTROY)) else { return Ok(()) };
     if has(scopes, wanted) {
@@ -94,9 +94,9 @@ fn risks(body: &Bytes) -> bool {
 fn locks_for_long(lock: &Value) -> bool {
     let now = control::now();
     match LockWish::deserialize(lock).map(|lock| lock.at(now)) {
-        Ok(SnapshotLock::ForEver) => true,
+        Ok(SnapshotLock::Permanent) => true,
         Ok(SnapshotLock::Until(time)) => time > now.plus(LOCK_MAX.as_secs()),
-        Ok(SnapshotLock::Open) | Err(_) => false,
+        Ok(SnapshotLock::Unlocked) | Err(_) => false,
     }
 }
 

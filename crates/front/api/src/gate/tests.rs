@@ -43,7 +43,7 @@ pub(super) fn filled(row: &Row) -> String {
 
 /// Rows to call: all but logging out, which would end the test, and the stream, which does not end.
 pub(super) fn rows() -> impl Iterator<Item = &'static Row> {
-    table().iter().filter(|row| (row.path != "/session" || row.looks()) && row.media != crate::stream::MEDIA)
+    table().iter().filter(|row| (row.path != "/session" || row.is_read_only()) && row.media != crate::stream::MEDIA)
 }
 
 pub(super) async fn token(node: &Node, name: &str, role: Role, scopes: &[&str]) -> Browser {
@@ -65,7 +65,7 @@ async fn every_row_is_for_its_role_and_those_above_and_nobody_else() {
         for (how, asker) in [("session", node.browser_of(&name).await), ("token", all)] {
             for row in rows().filter(|row| !row.is_open()) {
                 // A recording runs until it is ended.
-                let body = if row.looks() { "" } else { "{}" };
+                let body = if row.is_read_only() { "" } else { "{}" };
                 let page = asker.ask(row.method.clone(), &filled(row), body).await;
                 let refused = page.text.contains("\"BY-1807\"") && page.text.contains("this needs role");
                 assert_eq!(refused, role < row.role, "{how} of {role}, {row:?}: {} {}", page.status, page.text);
@@ -77,8 +77,9 @@ async fn every_row_is_for_its_role_and_those_above_and_nobody_else() {
         }
     }
     for row in rows() {
-        let page =
-            node.local(row.method.clone(), &filled(row), &if row.looks() { Value::Null } else { json!({}) }).await;
+        let page = node
+            .local(row.method.clone(), &filled(row), &if row.is_read_only() { Value::Null } else { json!({}) })
+            .await;
         assert!(!page.text.contains("this needs role"), "root, {row:?}: {}", page.text);
     }
 }

@@ -32,12 +32,12 @@ pub(crate) enum AnswerSchema {
 impl AnswerSchema {
     /// Answer with one object.
     pub(crate) fn one<T: JsonSchema>(schemas: &mut Schemas) -> Self {
-        Self::One(schemas.told::<T>())
+        Self::One(schemas.response_schema::<T>())
     }
 
     /// Answer with a list.
     pub(crate) fn list<T: JsonSchema>(schemas: &mut Schemas) -> Self {
-        Self::List(schemas.told::<T>())
+        Self::List(schemas.response_schema::<T>())
     }
 }
 
@@ -51,17 +51,17 @@ impl Schemas {
     }
 
     /// Schema of a type in requests.
-    pub(crate) fn asked<T: JsonSchema>(&mut self) -> Value {
+    pub(crate) fn request_schema<T: JsonSchema>(&mut self) -> Value {
         marked(self.asked.subschema_for::<T>().to_value())
     }
 
     /// Schema of a type in answers.
-    pub(crate) fn told<T: JsonSchema>(&mut self) -> Value {
+    pub(crate) fn response_schema<T: JsonSchema>(&mut self) -> Value {
         self.told.subschema_for::<T>().to_value()
     }
 
     /// Name, schema and whether it is required, for each field of a request type.
-    pub(crate) fn asked_fields<T: JsonSchema>(&mut self) -> Vec<(String, Value, bool)> {
+    pub(crate) fn query_parameters<T: JsonSchema>(&mut self) -> Vec<(String, Value, bool)> {
         let schema = T::json_schema(&mut self.asked).to_value();
         let required: BTreeSet<&str> =
             schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
@@ -73,7 +73,7 @@ impl Schemas {
     }
 
     /// True if `{}` does not match this schema.
-    pub(crate) fn asks_for_something(&self, asked: &Value) -> bool {
+    pub(crate) fn has_required_fields(&self, asked: &Value) -> bool {
         let name = asked["$ref"].as_str().and_then(|place| place.strip_prefix(PLACE));
         let schema = name.and_then(|name| self.asked.definitions().get(name)).unwrap_or(asked);
         schema["required"].as_array().is_some_and(|required| !required.is_empty()) || schema.get("oneOf").is_some()

@@ -2,7 +2,7 @@
 
 use super::registry::{Registry, User};
 use super::{Users, is_admin};
-use control::config::{Pending, Step, StepKind, UserEntry};
+use control::config::{ProvisionalChange, Step, StepKind, UserEntry};
 use control::now;
 use model::{Name, Refusal, Role, code};
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,14 +14,14 @@ pub(crate) type Section = BTreeMap<Name, UserEntry>;
 impl Users {
     /// Users in the form of the document.
     pub(crate) fn export(&self) -> Section {
-        self.book.now().users.iter().map(|(name, user)| (name.clone(), UserEntry { role: user.role })).collect()
+        self.store.now().users.iter().map(|(name, user)| (name.clone(), UserEntry { role: user.role })).collect()
     }
 
     /// Steps that the section would cause, and users that are not in it and stay.
     ///
     /// *Errors*: the last admin would be lost, or there would be too many users.
     pub(crate) fn plan(&self, section: &Section, prune: bool) -> Result<(Vec<Step>, Vec<String>), Refusal> {
-        let before = self.book.now();
+        let before = self.store.now();
         // The plan is the difference to the present registry.
         let after = after(&before, section, prune)?;
         let steps = changed(&before, &after).iter().map(|name| self.step(name, &before, &after)).collect();
@@ -32,8 +32,12 @@ impl Users {
     /// Applies the section, to be kept or undone later. Logins end when it is kept.
     ///
     /// *Errors*: as [`People::plan`], or it could not be stored; nothing is changed then.
-    pub(crate) fn commit(self: &Arc<Self>, section: &Section, prune: bool) -> Result<Box<dyn Pending>, Refusal> {
-        let (before, changed) = self.book.change(|registry| {
+    pub(crate) fn commit(
+        self: &Arc<Self>,
+        section: &Section,
+        prune: bool,
+    ) -> Result<Box<dyn ProvisionalChange>, Refusal> {
+        let (before, changed) = self.store.change(|registry| {
             let next = after(registry, section, prune)?;
             let changed = changed(registry, &next);
             Ok((std::mem::replace(registry, next), changed))
@@ -50,7 +54,7 @@ impl Users {
             (None, Some(is)) => {
                 // A new user has no password and needs a link.
                 let link = format!("{}, who can log in with what blockyard web link --user {name} prints", is.role);
-                (StepKind::Make, Some(link))
+                (StepKind::Create, Some(link))
             }
             (Some(was), Some(is)) => (StepKind::Change, Some(format!("{} → {}", was.role, is.role))),
             _ => {
@@ -73,8 +77,8 @@ struct Changed {
     changed: Vec<Name>,
 }
 
-impl Pending for Changed {
-    fn keep(self: Box<Self>) {
+impl ProvisionalChange for Changed {
+    fn finalize(self: Box<Self>) {
         // Only now the change is final.
         for name in &self.changed {
             self.people.logins.end_others(name, None);
@@ -82,9 +86,9 @@ impl Pending for Changed {
         }
     }
 
-    fn take_back(self: Box<Self>) -> Result<(), Refusal> {
+    fn roll_back(self: Box<Self>) -> Result<(), Refusal> {
         let Self { people, before, changed } = *self;
-        people.book.change(|registry| {
+        people.store.change(|registry| {
             for name in &changed {
                 // Only what the document changed is restored: other changes since then stay.
                 match (before.users.get(name), registry.users.get_mut(name)) {

@@ -51,8 +51,8 @@ impl Login {
             user: self.user.clone(),
             address: self.address,
             agent: self.agent.clone(),
-            begun: self.begun,
-            seen: self.seen,
+            started: self.begun,
+            last_seen: self.seen,
             until: self.until(),
             own: own == Some(&self.id),
         }

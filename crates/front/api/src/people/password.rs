@@ -50,7 +50,7 @@ impl PasswordHasher {
     /// Hashes a password for storage.
     ///
     /// *Errors*: too many hashes are waiting, or the system gives no random numbers.
-    pub(crate) async fn keep(&self, password: Zeroizing<String>) -> Result<PasswordHash, Refusal> {
+    pub(crate) async fn hash(&self, password: Zeroizing<String>) -> Result<PasswordHash, Refusal> {
         let salt = control::random::<SALT_BYTES>()?;
         let hash = self.work(password, salt.to_vec(), MEMORY_KIB, PASSES).await?;
         Ok(PasswordHash {
@@ -64,7 +64,11 @@ impl PasswordHasher {
     /// Verifies a password. Without a stored hash (`None`) it takes the same time and returns false.
     ///
     /// *Errors*: too many hashes are waiting.
-    pub(crate) async fn is(&self, kept: Option<&PasswordHash>, password: Zeroizing<String>) -> Result<bool, Refusal> {
+    pub(crate) async fn verify(
+        &self,
+        kept: Option<&PasswordHash>,
+        password: Zeroizing<String>,
+    ) -> Result<bool, Refusal> {
         let parts = kept.and_then(|kept| {
             let (salt, hash) = (control::from_hex(&kept.salt)?, control::from_hex(&kept.argon2id)?);
             Some((salt, hash, kept.memory_kib, kept.passes))
@@ -136,11 +140,14 @@ mod tests {
     #[tokio::test]
     async fn password_is_known_again_and_no_other_is() {
         let mill = PasswordHasher::default();
-        let kept = mill.keep(secret("correct horse battery")).await.expect("kept");
-        assert!(mill.is(Some(&kept), secret("correct horse battery")).await.expect("worked out"));
-        assert!(!mill.is(Some(&kept), secret("correct horse batterz")).await.expect("worked out"));
-        assert!(!mill.is(None, secret("correct horse battery")).await.expect("worked out"), "nobody has no password");
-        let again = mill.keep(secret("correct horse battery")).await.expect("kept");
+        let kept = mill.hash(secret("correct horse battery")).await.expect("kept");
+        assert!(mill.verify(Some(&kept), secret("correct horse battery")).await.expect("worked out"));
+        assert!(!mill.verify(Some(&kept), secret("correct horse batterz")).await.expect("worked out"));
+        assert!(
+            !mill.verify(None, secret("correct horse battery")).await.expect("worked out"),
+            "nobody has no password"
+        );
+        let again = mill.hash(secret("correct horse battery")).await.expect("kept");
         assert_ne!(again, kept, "nobody sees that two have the same");
         let text = serde_json::to_string(&kept).expect("json");
         assert!(!text.contains("horse"));
@@ -153,8 +160,8 @@ mod tests {
         let hash = mill.work(secret("password"), salt.clone(), 64, 1).await.expect("worked out");
         let kept =
             PasswordHash { memory_kib: 64, passes: 1, salt: control::to_hex(&salt), argon2id: control::to_hex(&hash) };
-        assert!(mill.is(Some(&kept), secret("password")).await.expect("worked out"));
-        assert!(!mill.is(Some(&kept), secret("passwore")).await.expect("worked out"));
+        assert!(mill.verify(Some(&kept), secret("password")).await.expect("worked out"));
+        assert!(!mill.verify(Some(&kept), secret("passwore")).await.expect("worked out"));
     }
 
     #[test]

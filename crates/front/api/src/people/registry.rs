@@ -62,12 +62,12 @@ pub(crate) struct Token {
 }
 
 /// Present registry, and its place in the state.
-pub(crate) struct Book {
+pub(crate) struct UserStore {
     control: Arc<Control>,
     current: Mutex<Arc<Registry>>,
 }
 
-impl Book {
+impl UserStore {
     /// Loads the registry.
     ///
     /// *Errors*: it cannot be read.

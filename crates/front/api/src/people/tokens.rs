@@ -21,7 +21,7 @@ pub(crate) type Used = Mutex<BTreeMap<Name, Timestamp>>;
 
 /// An authenticated token.
 #[derive(Clone, Debug)]
-pub(crate) struct Proven {
+pub(crate) struct AuthenticatedToken {
     pub name: Name,
     pub role: Role,
     pub scopes: Vec<Scope>,
@@ -39,7 +39,7 @@ impl Users {
         most: Role,
         nouns: &[&str],
     ) -> Result<NewTokenReport, Refusal> {
-        let NewToken { name, role, scopes, lasts } = request;
+        let NewToken { name, role, scopes, valid_for: lasts } = request;
         if role > most {
             let message = format!("a token with role {role} would exceed the role of its creator, {most}");
             return Err(Refusal::new(code::ROLE_TOO_HIGH, message, format!("use {most} or a lower role")));
@@ -65,20 +65,20 @@ impl Users {
             hash: control::to_hex(&digest(&secret)),
         };
         let report = self.token_report(&name, &token);
-        self.book.change(|registry| registry.add_token(&name, token))?;
+        self.store.change(|registry| registry.add_token(&name, token))?;
         Ok(NewTokenReport { report, secret })
     }
 
     /// Reports of all tokens.
     pub(crate) fn tokens(&self) -> Vec<TokenReport> {
-        self.book.now().tokens.iter().map(|(name, token)| self.token_report(name, token)).collect()
+        self.store.now().tokens.iter().map(|(name, token)| self.token_report(name, token)).collect()
     }
 
     /// Revokes the token; only one that `maker` created if that is given.
     ///
     /// *Errors*: there is no such token.
     pub(crate) fn revoke_token(&self, name: &Name, maker: Option<&Name>) -> Result<(), Refusal> {
-        self.book.change(|registry| {
+        self.store.change(|registry| {
             let token = registry.tokens.get(name).filter(|token| maker.is_none() || token.maker.as_ref() == maker);
             if token.is_none() {
                 let message = format!("token {name} does not exist");
@@ -90,22 +90,22 @@ impl Users {
     }
 
     /// Token with this secret while it is valid.
-    pub(crate) fn token_of(&self, secret: &str) -> Option<Proven> {
+    pub(crate) fn token_of(&self, secret: &str) -> Option<AuthenticatedToken> {
         // Rejected before anything is hashed.
         if !secret.starts_with(PREFIX) {
             return None;
         }
-        let (hash, registry, now) = (control::to_hex(&digest(secret)), self.book.now(), now());
+        let (hash, registry, now) = (control::to_hex(&digest(secret)), self.store.now(), now());
         // Digests are compared, so the duration says nothing about the secret.
         let (name, token) = registry.tokens.iter().find(|(_, token)| token.hash == hash)?;
         let role = registry.role_of(token, now)?;
         self.used.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), now);
-        Some(Proven { name: name.clone(), role, scopes: token.scopes.clone(), until: token.until })
+        Some(AuthenticatedToken { name: name.clone(), role, scopes: token.scopes.clone(), until: token.until })
     }
 
     /// True while the token is valid.
     pub(crate) fn token_lives(&self, name: &Name) -> bool {
-        let registry = self.book.now();
+        let registry = self.store.now();
         registry.tokens.get(name).is_some_and(|token| registry.role_of(token, now()).is_some())
     }
 
@@ -114,7 +114,7 @@ impl Users {
             name: name.clone(),
             role: token.role,
             scopes: token.scopes.clone(),
-            maker: token.maker.clone(),
+            created_by: token.maker.clone(),
             created: token.created,
             until: token.until,
             used: self.used.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied(),

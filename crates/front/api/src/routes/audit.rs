@@ -1,7 +1,7 @@
 //! Rows for the audit log.
 
-use crate::request::{AuditAsked, SetForward};
-use crate::row::{Body, QueryParams, Row, SubPath, file, get, one, put};
+use crate::request::{AuditQuery, SetForward};
+use crate::row::{Body, QueryParams, Row, Services, file, get, one, put};
 use axum::body;
 use control::Control;
 use futures_util::{StreamExt, stream};
@@ -19,8 +19,8 @@ pub(crate) fn rows() -> Vec<Row> {
             "/audit",
             "audit",
             "List audit records, latest first",
-            |_: C, SubPath(door): SubPath, QueryParams(asked): QueryParams<AuditAsked>| async move {
-                let AuditAsked { before, limit, search } = asked;
+            |_: C, Services(door): Services, QueryParams(asked): QueryParams<AuditQuery>| async move {
+                let AuditQuery { before, limit, search } = asked;
                 let limit = limit.map_or(LIMIT, |limit| usize::from(limit.get()));
                 door.audit.page(before, limit, search).await
             },
@@ -30,28 +30,28 @@ pub(crate) fn rows() -> Vec<Row> {
             "/audit/check",
             "check",
             "Verify the integrity of the audit log",
-            |_: C, SubPath(door): SubPath| async move { door.audit.check().await },
+            |_: C, Services(door): Services| async move { door.audit.check().await },
         )
         .only(Role::Admin),
         one(
             "/audit/forward",
             "forward",
             "Show audit forwarding and its progress",
-            |_: C, SubPath(door): SubPath| async move { Ok(door.forward.report()) },
+            |_: C, Services(door): Services| async move { Ok(door.forward.report()) },
         )
         .only(Role::Admin),
         put(
             "/audit/forward",
             "forward",
             "Set or remove the audit forwarding target",
-            |_: C, SubPath(door): SubPath, Body(asked): Body<SetForward>| async move { door.forward.set(asked) },
+            |_: C, Services(door): Services, Body(asked): Body<SetForward>| async move { door.forward.set(asked) },
         )
         .only(Role::Admin),
         file(
             "/audit/records",
             "application/jsonl",
             "Download all audit records, oldest first",
-            |_: C, SubPath(door): SubPath| async move {
+            |_: C, Services(door): Services| async move {
                 let files = stream::iter(door.audit.files());
                 // File by file on blocking threads: the whole log may be large.
                 Ok(body::Body::from_stream(files.then(|path| async move {

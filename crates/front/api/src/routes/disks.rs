@@ -1,14 +1,14 @@
 //! Rows for disks and spares.
 
 use crate::gate::Caller;
-use crate::row::{Authenticated, Body, Named, Row, act, add, list, one, remove};
+use crate::row::{Authenticated, Body, PathName, Row, act, add, list, one, remove};
 use control::Control;
 use control::request::{Locate, NewDisk, NewSpare, Replace};
 use model::{DiskName, Refusal, Role, code};
 use std::sync::Arc;
 
 type C = Arc<Control>;
-type One = Named<DiskName>;
+type One = PathName<DiskName>;
 
 pub(crate) fn rows() -> Vec<Row> {
     vec![
@@ -33,9 +33,9 @@ pub(crate) fn rows() -> Vec<Row> {
             "/disks/{name}",
             "disk",
             "Show a disk",
-            |c: C, Named(name): One| async move { c.disks.report(&name).await },
+            |c: C, PathName(name): One| async move { c.disks.report(&name).await },
         ),
-        remove("/disks/{name}", "Remove a disk; its content is kept", |c: C, Named(name): One| async move {
+        remove("/disks/{name}", "Remove a disk; its content is kept", |c: C, PathName(name): One| async move {
             c.disks.remove(&name).await
         })
         .destroys(),
@@ -43,30 +43,32 @@ pub(crate) fn rows() -> Vec<Row> {
             "/disks/{name}/fail",
             "pool",
             "Fail a disk: remove it from its pool",
-            |c: C, Named(name): One| async move { c.pools.fail_disk(&name).await },
+            |c: C, PathName(name): One| async move { c.pools.fail_disk(&name).await },
         )
         .destroys(),
         act(
             "/disks/{name}/locate",
             "disk",
             "Switch the locate light of a disk on or off",
-            |c: C, Named(name): One, Body(how): Body<Locate>| async move { c.disks.locate(&name, how).await },
+            |c: C, PathName(name): One, Body(how): Body<Locate>| async move { c.disks.locate(&name, how).await },
         ),
         act(
             "/disks/{name}/replace",
             "pool",
             "Replace a disk and start the rebuild",
-            |c: C, Named(name): One, Body(by): Body<Replace>| async move { c.pools.replace_disk(&name, by).await },
+            |c: C, PathName(name): One, Body(by): Body<Replace>| async move { c.pools.replace_disk(&name, by).await },
         ),
         act(
             "/disks/{name}/spare",
             "disk",
             "Make a disk a hot spare",
-            |c: C, Named(name): One, Body(new): Body<NewSpare>| async move { c.spares.add(&name, new).await },
+            |c: C, PathName(name): One, Body(new): Body<NewSpare>| async move { c.spares.add(&name, new).await },
         ),
-        remove("/disks/{name}/spare", "Remove the hot spare role from a disk", |c: C, Named(name): One| async move {
-            c.spares.remove(&name).await
-        }),
+        remove(
+            "/disks/{name}/spare",
+            "Remove the hot spare role from a disk",
+            |c: C, PathName(name): One| async move { c.spares.remove(&name).await },
+        ),
     ]
 }
 

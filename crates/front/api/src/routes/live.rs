@@ -1,7 +1,7 @@
 //! Rows for live activity, streams and metrics.
 
 use crate::metrics;
-use crate::row::{QueryParams, Row, SubPath, file, get};
+use crate::row::{QueryParams, Row, Services, file, get};
 use crate::stream::{self, StreamQuery};
 use axum::body::Body;
 use control::Control;
@@ -13,7 +13,7 @@ pub(crate) fn rows() -> Vec<Row> {
     vec![
         get(
             "/activity",
-            "moment",
+            "rates",
             "List the activity of one second by volume, host, session, portal and disk",
             |c: C, QueryParams(look): QueryParams<StreamQuery>| stream::moment(c, look),
         ),
@@ -30,7 +30,7 @@ pub(crate) fn rows() -> Vec<Row> {
             "/metrics",
             metrics::MEDIA,
             "Export all metrics in Prometheus format",
-            |c: C, SubPath(door): SubPath| async move { Ok(Body::from(metrics::metrics(c, &door.alerts).await?)) },
+            |c: C, Services(door): Services| async move { Ok(Body::from(metrics::metrics(c, &door.alerts).await?)) },
         ),
     ]
 }

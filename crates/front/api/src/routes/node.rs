@@ -1,10 +1,10 @@
 //! Rows for the node as a whole: status, findings, state, events, log, and the API description.
 
-use crate::request::LogAsked;
-use crate::row::{QueryParams, Row, SubPath, act, file, get, list};
+use crate::request::LogQuery;
+use crate::row::{QueryParams, Row, Services, act, file, get, list};
 use axum::body::Body;
 use control::request::Events;
-use control::{Control, Wanted};
+use control::{Control, EventFilter};
 use model::Role;
 use std::sync::Arc;
 
@@ -38,14 +38,14 @@ pub(crate) fn rows() -> Vec<Row> {
             "List events, oldest first",
             |c: C, QueryParams(asked): QueryParams<Events>| async move {
                 let Events { after, since, severity, last } = asked;
-                Ok(c.steward.events(Wanted { after: after.unwrap_or(0), since, severity, limit: last }).await)
+                Ok(c.reconciler.events(EventFilter { after: after.unwrap_or(0), since, severity, limit: last }).await)
             },
         ),
         get(
             "/log",
             "log",
             "List the last lines of the daemon log, oldest first",
-            |_: C, SubPath(door): SubPath, QueryParams(asked): QueryParams<LogAsked>| async move {
+            |_: C, Services(door): Services, QueryParams(asked): QueryParams<LogQuery>| async move {
                 Ok(door.log.last(asked.limit.map_or(usize::MAX, |limit| usize::from(limit.get()))))
             },
         )

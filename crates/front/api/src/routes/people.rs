@@ -1,10 +1,10 @@
 //! Rows for the caller, users, logins, tokens, links and the web server.
 
-use crate::gate::{Authentication, COOKIE, Caller, From, Gate, scopes};
-use crate::people::LetIn;
+use crate::gate::{Authentication, COOKIE, Caller, ClientInfo, Gate, scopes};
+use crate::people::NewLogin;
 use crate::request::{ChangePassword, Confirm, LogIn, NewLink, NewToken, NewUser, Prove, SetUser, UseLink};
 use crate::row::{
-    Authenticated, Body, Headed, Named, Row, SubPath, act, add, add_headed, end_headed, get, list, one, remove, set,
+    Authenticated, Body, Headed, PathName, Row, Services, act, add, add_headed, end_headed, get, list, one, remove, set,
 };
 use axum::http::{HeaderMap, HeaderValue, header};
 use control::Control;
@@ -24,7 +24,7 @@ fn own() -> Vec<Row> {
             "/session",
             "session",
             "Show the current login and its permissions",
-            |_: C, Authenticated(caller): Authenticated, SubPath(door): SubPath| async move {
+            |_: C, Authenticated(caller): Authenticated, Services(door): Services| async move {
                 Ok(caller.report(&door.people))
             },
         ),
@@ -32,7 +32,7 @@ fn own() -> Vec<Row> {
             "/session",
             "session",
             "Log in; the session cookie is in the response headers",
-            |_: C, SubPath(door): SubPath, from: From, Body(asked): Body<LogIn>| async move {
+            |_: C, Services(door): Services, from: ClientInfo, Body(asked): Body<LogIn>| async move {
                 let LogIn { name, password, code } = asked;
                 let code = code.map(String::from);
                 let let_in = door.people.log_in(&name, password, code.as_deref(), (from.address, &from.agent)).await?;
@@ -45,7 +45,7 @@ fn own() -> Vec<Row> {
             "/session/link",
             "session",
             "Use a one-time link: set the password and log in",
-            |_: C, SubPath(door): SubPath, from: From, Body(asked): Body<UseLink>| async move {
+            |_: C, Services(door): Services, from: ClientInfo, Body(asked): Body<UseLink>| async move {
                 let UseLink { token, name, password } = asked;
                 let token = String::from(token);
                 let let_in = door.people.use_link(&token, name, password, (from.address, &from.agent)).await?;
@@ -58,7 +58,7 @@ fn own() -> Vec<Row> {
             "/session",
             "session",
             "Log out",
-            |_: C, SubPath(door): SubPath, Authenticated(caller): Authenticated| async move {
+            |_: C, Services(door): Services, Authenticated(caller): Authenticated| async move {
                 let login = caller.login()?;
                 door.people.end_login(&login.id, None)?;
                 Ok(Headed { head: cookie("", 0)?, value: caller.report(&door.people) })
@@ -76,7 +76,7 @@ fn own_proof() -> Vec<Row> {
             "/session/password",
             "user",
             "Change your password and end your other logins",
-            |_: C, SubPath(door): SubPath, Authenticated(caller): Authenticated, Body(asked): Body<ChangePassword>| async move {
+            |_: C, Services(door): Services, Authenticated(caller): Authenticated, Body(asked): Body<ChangePassword>| async move {
                 door.people.change_own_password(caller.login()?, asked.old_password, asked.password).await
             },
         )
@@ -86,7 +86,7 @@ fn own_proof() -> Vec<Row> {
             "/session/second-factor",
             "second_factor",
             "Start the enrollment of a second factor",
-            |_: C, SubPath(door): SubPath, Authenticated(caller): Authenticated, Body(asked): Body<Prove>| async move {
+            |_: C, Services(door): Services, Authenticated(caller): Authenticated, Body(asked): Body<Prove>| async move {
                 door.people.offer_second_factor(caller.login()?, asked.password).await
             },
         )
@@ -96,7 +96,7 @@ fn own_proof() -> Vec<Row> {
             "/session/second-factor/confirm",
             "user",
             "Confirm the enrollment of a second factor",
-            |_: C, SubPath(door): SubPath, Authenticated(caller): Authenticated, Body(asked): Body<Confirm>| async move {
+            |_: C, Services(door): Services, Authenticated(caller): Authenticated, Body(asked): Body<Confirm>| async move {
                 door.people.confirm_second_factor(caller.login()?, &String::from(asked.code))
             },
         )
@@ -105,7 +105,7 @@ fn own_proof() -> Vec<Row> {
             "/session/second-factor/removal",
             "user",
             "Remove your second factor",
-            |_: C, SubPath(door): SubPath, Authenticated(caller): Authenticated, Body(asked): Body<Prove>| async move {
+            |_: C, Services(door): Services, Authenticated(caller): Authenticated, Body(asked): Body<Prove>| async move {
                 door.people.drop_second_factor(caller.login()?, asked.password).await
             },
         )
@@ -115,16 +115,16 @@ fn own_proof() -> Vec<Row> {
 
 fn users() -> Vec<Row> {
     vec![
-        list("/users", "users", "List users", |_: C, SubPath(door): SubPath| async move { Ok(door.people.users()) })
+        list("/users", "users", "List users", |_: C, Services(door): Services| async move { Ok(door.people.users()) })
             .only(Role::Admin),
         one(
             "/users/{name}",
             "user",
             "Show a user",
-            |_: C, SubPath(door): SubPath, Named(name): Named<Name>| async move { door.people.user(&name) },
+            |_: C, Services(door): Services, PathName(name): PathName<Name>| async move { door.people.user(&name) },
         )
         .only(Role::Admin),
-        add("/users", "user", "Add a user", |_: C, SubPath(door): SubPath, Body(asked): Body<NewUser>| async move {
+        add("/users", "user", "Add a user", |_: C, Services(door): Services, Body(asked): Body<NewUser>| async move {
             door.people.add_user(asked).await
         })
         .gives_access()
@@ -134,9 +134,9 @@ fn users() -> Vec<Row> {
             "user",
             "Change the role or password of a user or remove the second factor; ends the user's logins",
             |_: C,
-             SubPath(door): SubPath,
+             Services(door): Services,
              who: Authenticated,
-             (Named(name), Body(asked)): (Named<Name>, Body<SetUser>)| async move {
+             (PathName(name), Body(asked)): (PathName<Name>, Body<SetUser>)| async move {
                 // Callers who change themselves keep their session.
                 let own = who.0.login().ok().map(|login| login.id.clone());
                 door.people.set_user(&name, asked, own.as_deref()).await
@@ -144,7 +144,7 @@ fn users() -> Vec<Row> {
         )
         .gives_access()
         .only(Role::Admin),
-        remove("/users/{name}", "Remove a user", |_: C, SubPath(door): SubPath, Named(name): Named<Name>| async move {
+        remove("/users/{name}", "Remove a user", |_: C, Services(door): Services, PathName(name): PathName<Name>| async move {
             door.people.remove_user(&name)
         })
         .gives_access()
@@ -153,7 +153,7 @@ fn users() -> Vec<Row> {
             "/logins",
             "logins",
             "List open logins: your own, or all of them as an admin",
-            |_: C, SubPath(door): SubPath, Authenticated(caller): Authenticated| async move {
+            |_: C, Services(door): Services, Authenticated(caller): Authenticated| async move {
                 let own = caller.login().ok().map(|login| login.id.clone());
                 // A caller without a user, such as a token, has no logins of its own.
                 let of = if caller.role == Role::Admin { None } else { caller.user().cloned() };
@@ -166,7 +166,7 @@ fn users() -> Vec<Row> {
         remove(
             "/logins/{id}",
             "End a login: your own, or any as an admin",
-            |_: C, SubPath(door): SubPath, Authenticated(caller): Authenticated, Named(id): Named<Name>| async move {
+            |_: C, Services(door): Services, Authenticated(caller): Authenticated, PathName(id): PathName<Name>| async move {
                 let of = if caller.role == Role::Admin { None } else { Some(caller.login()?.user.clone()) };
                 door.people.end_login(id.as_str(), of.as_ref())
             },
@@ -182,11 +182,11 @@ fn tokens() -> Vec<Row> {
             "/tokens",
             "tokens",
             "List API tokens: your own, or all of them as an admin",
-            |_: C, SubPath(door): SubPath, Authenticated(caller): Authenticated| async move {
+            |_: C, Services(door): Services, Authenticated(caller): Authenticated| async move {
                 let mut tokens = door.people.tokens();
                 // Tokens created by root have no creator and are listed for admins only.
                 if caller.role < Role::Admin {
-                    tokens.retain(|token| token.maker.is_some() && token.maker.as_ref() == caller.user());
+                    tokens.retain(|token| token.created_by.is_some() && token.created_by.as_ref() == caller.user());
                 }
                 Ok(tokens)
             },
@@ -195,7 +195,7 @@ fn tokens() -> Vec<Row> {
             "/tokens",
             "token",
             "Create an API token; its value is shown only once",
-            |_: C, SubPath(door): SubPath, Authenticated(caller): Authenticated, Body(asked): Body<NewToken>| async move {
+            |_: C, Services(door): Services, Authenticated(caller): Authenticated, Body(asked): Body<NewToken>| async move {
                 make_token(&door, &caller, asked)
             },
         )
@@ -205,7 +205,7 @@ fn tokens() -> Vec<Row> {
         remove(
             "/tokens/{name}",
             "Revoke an API token: your own, or any as an admin",
-            |_: C, SubPath(door): SubPath, Authenticated(caller): Authenticated, Named(name): Named<Name>| async move {
+            |_: C, Services(door): Services, Authenticated(caller): Authenticated, PathName(name): PathName<Name>| async move {
                 let of = if caller.role == Role::Admin { None } else { Some(caller.login()?.user.clone()) };
                 door.people.revoke_token(&name, of.as_ref())
             },
@@ -221,7 +221,7 @@ fn web() -> Vec<Row> {
             "/web",
             "web",
             "Show the address of the console and its certificate",
-            |c: C, SubPath(door): SubPath| async move {
+            |c: C, Services(door): Services| async move {
                 // Without an HTTPS server the report is empty.
                 let none = WebReport { url: None, addresses: Vec::new(), certificate: None };
                 Ok(door.web.as_ref().map_or(none, |web| web.report(c.core.settings().node.as_str())))
@@ -231,7 +231,7 @@ fn web() -> Vec<Row> {
             "/web/links",
             "link",
             "Create a one-time link to set a password",
-            |_: C, SubPath(door): SubPath, Body(asked): Body<NewLink>| async move { make_link(&door, asked) },
+            |_: C, Services(door): Services, Body(asked): Body<NewLink>| async move { make_link(&door, asked) },
         )
         .gives_access()
         .only(Role::Admin)
@@ -262,8 +262,8 @@ fn make_token(door: &Gate, caller: &Caller, asked: NewToken) -> Result<NewTokenR
 }
 
 /// Answer to a login: the caller, and the cookie in a header.
-fn welcome(door: &Gate, let_in: LetIn) -> Result<Headed<CallerReport>, Refusal> {
-    let LetIn { cookie: secret, login } = let_in;
+fn welcome(door: &Gate, let_in: NewLogin) -> Result<Headed<CallerReport>, Refusal> {
+    let NewLogin { cookie: secret, login } = let_in;
     let role = door.people.user(&login.user)?.role;
     let name = login.user.to_string();
     let caller = Caller { name, role, known: Authentication::Session(Box::new(login)) };

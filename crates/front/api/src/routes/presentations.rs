@@ -1,13 +1,13 @@
 //! Rows for targets and presentations (mappings of volumes to hosts).
 
-use crate::row::{Body, Named, QueryParams, Row, add, list, one, remove};
+use crate::row::{Body, PathName, QueryParams, Row, add, list, one, remove};
 use control::Control;
 use control::request::{NewPresentation, NewTarget, Removal, Spread, Unpresent};
 use model::Name;
 use std::sync::Arc;
 
 type C = Arc<Control>;
-type One = Named<Name>;
+type One = PathName<Name>;
 
 pub(crate) fn rows() -> Vec<Row> {
     vec![
@@ -15,16 +15,13 @@ pub(crate) fn rows() -> Vec<Row> {
         add("/targets", "target", "Create a target", |c: C, Body(new): Body<NewTarget>| async move {
             c.targets.add(new).await
         }),
-        one(
-            "/targets/{name}",
-            "target",
-            "Show a target",
-            |c: C, Named(name): One| async move { c.targets.report(&name) },
-        ),
+        one("/targets/{name}", "target", "Show a target", |c: C, PathName(name): One| async move {
+            c.targets.report(&name)
+        }),
         remove(
             "/targets/{name}",
             "Delete a target",
-            |c: C, Named(name): One, QueryParams(how): QueryParams<Removal>| async move {
+            |c: C, PathName(name): One, QueryParams(how): QueryParams<Removal>| async move {
                 c.targets.remove(&name, how).await
             },
         ),

@@ -1,6 +1,6 @@
 //! Rows for sessions and wire recordings.
 
-use crate::row::{Named, QueryParams, Row, end, file, get, list};
+use crate::row::{PathName, QueryParams, Row, end, file, get, list};
 use axum::body::Body;
 use control::Control;
 use control::request::{EndSession, Record};
@@ -9,19 +9,19 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 type C = Arc<Control>;
-type One = Named<SessionNumber>;
+type One = PathName<SessionNumber>;
 
 pub(crate) fn rows() -> Vec<Row> {
     vec![
         list("/sessions", "sessions", "List iSCSI sessions", |c: C| async move { c.sessions.list().await }),
-        get("/sessions/{id}", "session", "Show an iSCSI session in detail", |c: C, Named(id): One| async move {
+        get("/sessions/{id}", "session", "Show an iSCSI session in detail", |c: C, PathName(id): One| async move {
             c.sessions.detail(id.0).await
         }),
         end(
             "/sessions/{id}",
             "ended",
             "Close an iSCSI session or one of its connections",
-            |c: C, Named(id): One, QueryParams(how): QueryParams<EndSession>| async move {
+            |c: C, PathName(id): One, QueryParams(how): QueryParams<EndSession>| async move {
                 match how.cid {
                     Some(cid) => c.sessions.end_connection(id.0, cid).await,
                     None => c.sessions.end(id.0, how.now).await,

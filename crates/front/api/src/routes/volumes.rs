@@ -1,7 +1,7 @@
 //! Rows for volumes, clones, copies, roll-backs, reservations and latencies.
 
 use super::disks::admit_path;
-use crate::row::{Authenticated, Body, Named, QueryParams, Row, act, add, list, one, remove, set};
+use crate::row::{Authenticated, Body, PathName, QueryParams, Row, act, add, list, one, remove, set};
 use control::Control;
 use control::request::{
     NewBackend, NewClone, NewCopy, NewVolume, Removal, Resize, RollBack, VolumeChange, VolumeSettings,
@@ -10,7 +10,7 @@ use model::{Refusal, VolumeName, VolumeReport, code};
 use std::sync::Arc;
 
 type C = Arc<Control>;
-type One = Named<VolumeName>;
+type One = PathName<VolumeName>;
 
 pub(crate) fn rows() -> Vec<Row> {
     vec![
@@ -32,19 +32,19 @@ pub(crate) fn rows() -> Vec<Row> {
                 c.volumes.create(new).await
             },
         ),
-        one("/volumes/{*name}", "volume", "Show a volume", |c: C, Named(name): One| async move {
+        one("/volumes/{*name}", "volume", "Show a volume", |c: C, PathName(name): One| async move {
             c.volumes.report(&name).await
         }),
         set(
             "/volumes/{*name}",
             "volume",
             "Resize a volume or change its settings",
-            |c: C, Named(name): One, Body(how): Body<VolumeChange>| async move { change(&c, &name, how).await },
+            |c: C, PathName(name): One, Body(how): Body<VolumeChange>| async move { change(&c, &name, how).await },
         ),
         remove(
             "/volumes/{*name}",
             "Delete a volume and its data",
-            |c: C, Named(name): One, QueryParams(how): QueryParams<Removal>| async move {
+            |c: C, PathName(name): One, QueryParams(how): QueryParams<Removal>| async move {
                 c.volumes.delete(&name, how).await
             },
         )
@@ -58,7 +58,7 @@ pub(crate) fn rows() -> Vec<Row> {
             "Start a copy of a volume or snapshot to a new volume",
             |c: C, Body(new): Body<NewCopy>| async move { c.copies.start(new).await },
         ),
-        remove("/copies/{*name}", "Cancel a copy and delete its volume", |c: C, Named(name): One| async move {
+        remove("/copies/{*name}", "Cancel a copy and delete its volume", |c: C, PathName(name): One| async move {
             c.copies.cancel(&name).await
         }),
         act("/rollbacks", "volume", "Roll a volume back to a snapshot", |c: C, Body(how): Body<RollBack>| async move {
@@ -68,14 +68,14 @@ pub(crate) fn rows() -> Vec<Row> {
         remove(
             "/reservations/{*name}",
             "Clear the reservation and all registrations of a volume",
-            |c: C, Named(name): One| async move { c.volumes.clear_reservations(&name).await.map(|_| ()) },
+            |c: C, PathName(name): One| async move { c.volumes.clear_reservations(&name).await.map(|_| ()) },
         )
         .destroys(),
         list(
             "/latencies/{*name}",
             "latencies",
             "Show the latency histograms of a volume since it was opened",
-            |c: C, Named(name): One| async move { c.volumes.latencies(&name).await },
+            |c: C, PathName(name): One| async move { c.volumes.latencies(&name).await },
         ),
     ]
 }

@@ -1,6 +1,6 @@
 //! Lists: stable order, search, sorting and paging.
 
-use super::part::{Question, RowInput, unclear};
+use super::part::{RowInput, RowRequest, unclear};
 use axum::extract::Query;
 use model::Refusal;
 use serde::{Deserialize, Serialize};
@@ -87,7 +87,7 @@ impl Page {
     /// Parses the page from the query; without parameters it is the whole list.
     ///
     /// *Errors*: the sort key is unknown, the limit is out of range, or the cursor does not belong to this list.
-    pub(super) fn take<T: Listed>(question: &mut Question) -> Result<Self, Refusal> {
+    pub(super) fn take<T: Listed>(question: &mut RowRequest) -> Result<Self, Refusal> {
         let uri = question.pairs_of(&KEYS);
         let Query(wanted) = Query::<Wanted>::try_from_uri(&uri).map_err(|error| unclear(&error.body_text()))?;
         let Wanted { limit, cursor, search, sort } = wanted;

@@ -1,13 +1,13 @@
 //! Parts of a request that rows take, and the refusals for malformed ones.
 
 use super::Row;
-use crate::gate::{Caller, From, Gate};
+use crate::gate::{Caller, ClientInfo, Gate};
 use crate::openapi::Schemas;
 use axum::RequestExt;
 use axum::body::Bytes;
 use axum::extract::{FromRequestParts, Query, RawPathParams, Request};
 use axum::http::{Extensions, HeaderMap, Uri, header};
-use model::{Misread, Refusal, code};
+use model::{ParseRefusal, Refusal, code};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A request in the form that rows read.
 #[derive(Debug)]
-pub(crate) struct Question {
+pub(crate) struct RowRequest {
     name: String,
     /// Query parameters that no part has taken yet, as received.
     pairs: Vec<String>,
@@ -32,7 +32,7 @@ pub(crate) trait Part: Sized + Send + 'static {
     /// Takes the part from the request.
     ///
     /// *Errors*: it cannot be parsed.
-    fn take(question: &mut Question) -> Result<Self, Refusal>;
+    fn take(question: &mut RowRequest) -> Result<Self, Refusal>;
 
     /// Describes the part for the OpenAPI document.
     fn describe(taken: &mut RowInput, schemas: &mut Schemas);
@@ -66,7 +66,7 @@ impl BodyParsed {
 }
 
 /// Name in the path.
-pub(crate) struct Named<T>(pub T);
+pub(crate) struct PathName<T>(pub T);
 
 /// Query parameters.
 pub(crate) struct QueryParams<T>(pub T);
@@ -75,9 +75,9 @@ pub(crate) struct QueryParams<T>(pub T);
 pub(crate) struct Authenticated(pub Caller);
 
 /// Services behind the gate.
-pub(crate) struct SubPath(pub Arc<Gate>);
+pub(crate) struct Services(pub Arc<Gate>);
 
-impl Question {
+impl RowRequest {
     /// Reads a request with its body.
     ///
     /// *Errors*: the body is too long or was cut off.
@@ -112,7 +112,7 @@ impl Question {
 
     /// Services behind the gate, if the request came through it.
     #[must_use]
-    pub(crate) fn door(&self) -> Option<Arc<Gate>> {
+    pub(crate) fn gate(&self) -> Option<Arc<Gate>> {
         self.extensions.get().cloned()
     }
 
@@ -162,7 +162,7 @@ fn query_of(pairs: &[String]) -> Uri {
 }
 
 impl<T: DeserializeOwned + JsonSchema + Send + 'static> Part for Body<T> {
-    fn take(question: &mut Question) -> Result<Self, Refusal> {
+    fn take(question: &mut RowRequest) -> Result<Self, Refusal> {
         if !is_json(&question.headers) && !question.body.is_empty() {
             let hint = "send it with Content-Type: application/json";
             return Err(Refusal::new(code::MEDIA_TYPE, "the body is not application/json", hint));
@@ -182,33 +182,33 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> Part for Body<T> {
     }
 
     fn describe(taken: &mut RowInput, schemas: &mut Schemas) {
-        taken.body = Some(schemas.asked::<T>());
+        taken.body = Some(schemas.request_schema::<T>());
     }
 }
 
-impl<T: FromStr<Err = Refusal> + JsonSchema + Send + 'static> Part for Named<T> {
-    fn take(question: &mut Question) -> Result<Self, Refusal> {
+impl<T: FromStr<Err = Refusal> + JsonSchema + Send + 'static> Part for PathName<T> {
+    fn take(question: &mut RowRequest) -> Result<Self, Refusal> {
         question.name.parse().map(Self)
     }
 
     fn describe(taken: &mut RowInput, schemas: &mut Schemas) {
-        taken.name = Some(schemas.asked::<T>());
+        taken.name = Some(schemas.request_schema::<T>());
     }
 }
 
 impl<T: DeserializeOwned + JsonSchema + Send + 'static> Part for QueryParams<T> {
-    fn take(question: &mut Question) -> Result<Self, Refusal> {
+    fn take(question: &mut RowRequest) -> Result<Self, Refusal> {
         let uri = query_of(&std::mem::take(&mut question.pairs));
         Query::try_from_uri(&uri).map(|Query(asked)| Self(asked)).map_err(|error| unclear(&error.body_text()))
     }
 
     fn describe(taken: &mut RowInput, schemas: &mut Schemas) {
-        taken.query.extend(schemas.asked_fields::<T>());
+        taken.query.extend(schemas.query_parameters::<T>());
     }
 }
 
 impl<A: Part, B: Part> Part for (A, B) {
-    fn take(question: &mut Question) -> Result<Self, Refusal> {
+    fn take(question: &mut RowRequest) -> Result<Self, Refusal> {
         Ok((A::take(question)?, B::take(question)?))
     }
 
@@ -218,7 +218,7 @@ impl<A: Part, B: Part> Part for (A, B) {
     }
 }
 
-impl Question {
+impl RowRequest {
     /// State that the gate has attached to the request.
     fn left<T: Clone + Send + Sync + 'static>(&self) -> Result<T, Refusal> {
         self.extensions.get().cloned().ok_or_else(|| {
@@ -229,23 +229,23 @@ impl Question {
 }
 
 impl Part for Authenticated {
-    fn take(question: &mut Question) -> Result<Self, Refusal> {
+    fn take(question: &mut RowRequest) -> Result<Self, Refusal> {
         question.left().map(Self)
     }
 
     fn describe(_: &mut RowInput, _: &mut Schemas) {}
 }
 
-impl Part for SubPath {
-    fn take(question: &mut Question) -> Result<Self, Refusal> {
+impl Part for Services {
+    fn take(question: &mut RowRequest) -> Result<Self, Refusal> {
         question.left().map(Self)
     }
 
     fn describe(_: &mut RowInput, _: &mut Schemas) {}
 }
 
-impl Part for From {
-    fn take(question: &mut Question) -> Result<Self, Refusal> {
+impl Part for ClientInfo {
+    fn take(question: &mut RowRequest) -> Result<Self, Refusal> {
         question.left()
     }
 
@@ -260,7 +260,7 @@ fn is_json(headers: &HeaderMap) -> bool {
 
 /// Refusal of a body that cannot be parsed. If one of its values was refused, returns that refusal.
 fn invalid(why: &str) -> Refusal {
-    Misread::in_error(why).unwrap_or_else(|| {
+    ParseRefusal::from_error_text(why).unwrap_or_else(|| {
         let why = bounded::excerpt(why);
         Refusal::new(code::REQUEST_INVALID, format!("the request body is invalid: {why}"), "correct the request")
     })
@@ -269,7 +269,7 @@ fn invalid(why: &str) -> Refusal {
 /// Refusal of a path or query that cannot be parsed. If one of its values was refused, returns that refusal.
 pub(super) fn unclear(why: &str) -> Refusal {
     let why = why.strip_prefix("Failed to deserialize query string: ").unwrap_or(why);
-    Misread::in_error(why).unwrap_or_else(|| {
+    ParseRefusal::from_error_text(why).unwrap_or_else(|| {
         let message = format!("the query string is invalid: {}", bounded::excerpt(why));
         Refusal::new(code::QUERY_INVALID, message, "correct the request")
     })

@@ -28,11 +28,11 @@ async fn furnished() -> Served {
     post(&served, "/users", json!({"name": "alice", "role": "admin", "password": ADMIN})).await;
     post(&served, "/users", json!({"name": "bob", "role": "viewer"})).await;
     let mail = json!({"to": ["a@example.com", "b@example.com"], "smtp": "127.0.0.1:9", "user": "array", "password": "pw of mail",
-        "least": "critical", "remind": "0s"});
-    post(&served, "/receivers", json!({"name": "ops", "how": mail})).await;
+        "min_severity": "critical", "remind": "0s"});
+    post(&served, "/receivers", json!({"name": "ops", "settings": mail})).await;
     let hook =
-        json!({"url": "http://127.0.0.1:9/hook", "form": "ntfy", "secret": "a secret of hooks", "gather": "1min"});
-    post(&served, "/receivers", json!({"name": "desk", "how": hook})).await;
+        json!({"url": "http://127.0.0.1:9/hook", "format": "ntfy", "secret": "a secret of hooks", "gather": "1min"});
+    post(&served, "/receivers", json!({"name": "desk", "settings": hook})).await;
     served
 }
 
@@ -61,9 +61,9 @@ async fn document_with_users_and_receivers_makes_them_elsewhere_and_is_the_same_
     assert_eq!(document["user"], json!({"alice": {"role": "admin"}, "bob": {"role": "viewer"}}));
     assert_eq!(
         document["receiver"],
-        json!({"desk": {"url": "http://127.0.0.1:9/hook", "form": "ntfy", "signed": true, "gather": "1min"},
+        json!({"desk": {"url": "http://127.0.0.1:9/hook", "format": "ntfy", "signed": true, "gather": "1min"},
             "ops": {"to": ["a@example.com", "b@example.com"], "smtp": "127.0.0.1:9", "user": "array",
-                "least": "critical", "remind": "0s"}})
+                "min_severity": "critical", "remind": "0s"}})
     );
     assert_eq!(plan(&served, &document, true).await["steps"], json!([]), "it is so already");
 
@@ -114,7 +114,7 @@ async fn document_changes_and_prunes_what_its_sections_name_and_leaves_the_rest_
     let told = plan(&served, &document, false).await;
     assert_eq!(told["kept"], json!(["user carol", "receiver ops"]));
     let steps =
-        ["~ user bob: viewer → operator", "~ receiver desk: form ntfy → generic, gather 1min → default, credentials"];
+        ["~ user bob: viewer → operator", "~ receiver desk: format ntfy → generic, gather 1min → default, credentials"];
     assert_eq!(said(&told["steps"]), steps);
     let pruned = plan(&served, &document, true).await;
     assert_eq!(said(&pruned["steps"]), [steps[0], "- user carol", steps[1], "- receiver ops"]);

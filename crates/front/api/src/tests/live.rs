@@ -64,7 +64,7 @@ async fn metrics_tell_a_pool_that_waits_from_one_that_needs_an_operator() {
     for (waiting, expected) in [(None, [0, 0]), (Some(false), [1, 0]), (Some(true), [0, 1])] {
         let mut pool = served.control.pools.list().await.unwrap().remove(0);
         pool.waiting = waiting.map(|needs_operator| model::PoolWaiting {
-            why: "a disk is absent".to_owned(),
+            reason: "a disk is absent".to_owned(),
             needs_operator,
             hint: None,
             disks: Vec::new(),
@@ -84,9 +84,9 @@ async fn metrics_tell_a_pool_that_waits_from_one_that_needs_an_operator() {
 async fn stream_tells_moments_and_events_and_ends_with_the_daemon() {
     let mut served = Served::new().await;
     served.furnish().await;
-    let (status, moment) = served.json(Method::GET, "/api/v1/activity?most=3", Value::Null).await;
-    assert_eq!((status, &moment["moment"]["volumes"]), (StatusCode::OK, &json!([])), "nobody does anything");
-    assert_eq!(moment["moment"]["total"]["rows"].as_array().map(Vec::len), Some(24));
+    let (status, moment) = served.json(Method::GET, "/api/v1/activity?limit=3", Value::Null).await;
+    assert_eq!((status, &moment["rates"]["volumes"]), (StatusCode::OK, &json!([])), "nobody does anything");
+    assert_eq!(moment["rates"]["total"]["latency_histogram"].as_array().map(Vec::len), Some(24));
     let (status, problem) = served.json(Method::GET, "/api/v1/activity?many=3", Value::Null).await;
     assert_eq!((status, &problem["code"]), (StatusCode::UNPROCESSABLE_ENTITY, &json!("BY-1028")));
 
@@ -103,7 +103,7 @@ async fn stream_tells_moments_and_events_and_ends_with_the_daemon() {
     let (status, kind, text) = answer;
     assert_eq!((status, kind.as_str()), (StatusCode::OK, "text/event-stream"));
     let told: Vec<&str> = text.split("\n\n").filter(|told| !told.is_empty()).collect();
-    assert!(told.iter().filter(|told| told.starts_with("event: moment\ndata: {")).count() >= 1, "{text}");
+    assert!(told.iter().filter(|told| told.starts_with("event: rates\ndata: {")).count() >= 1, "{text}");
     let event = told.iter().find(|told| told.starts_with("id: 1\nevent: event\n")).expect("the daemon has started");
     let event: model::Event = serde_json::from_str(event.rsplit_once("data: ").expect("data").1).expect("an event");
     assert_eq!(event.severity, EventSeverity::Info);

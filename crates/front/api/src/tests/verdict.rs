@@ -17,7 +17,7 @@ async fn told(served: &Served) -> (Vec<u64>, Vec<(String, u64)>, String) {
     let alert =
         |it: &Value| (it["code"].as_str().expect("a code").to_owned(), it["number"].as_u64().expect("a number"));
     let alerts = alerts["alerts"].as_array().expect("a list").iter().map(alert).collect();
-    (vec![critical, bad, counted], alerts, status["status"]["verdict"].as_str().expect("a sentence").to_owned())
+    (vec![critical, bad, counted], alerts, status["status"]["summary"].as_str().expect("a sentence").to_owned())
 }
 
 #[tokio::test]

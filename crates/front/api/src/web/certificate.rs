@@ -150,7 +150,7 @@ impl Source {
         let key = CertifiedKey::from_der(chain, key, &ring::default_provider());
         let key =
             key.map_err(|error| unusable(&key_path, &format!("it is not the key of the certificate: {error}")))?;
-        let facts = der::facts(&first).ok_or_else(|| unusable(&certificate_path, &"it is not an X.509 certificate"))?;
+        let facts = der::parse(&first).ok_or_else(|| unusable(&certificate_path, &"it is not an X.509 certificate"))?;
         let (generated, names) = match self {
             Self::Own { .. } => (false, Vec::new()),
             Self::Generated { names, .. } => (true, names.iter().cloned().collect()),
@@ -182,7 +182,7 @@ fn make_where_needed(folder: &Path, names: &BTreeSet<String>, now: Timestamp) ->
     let standing = read_if_there(&certificate)?
         .filter(|_| bounded::text_file(&for_names, PEM_BYTES_MAX).is_ok_and(|was| was == wanted));
     let standing = standing.and_then(|pem| CertificateDer::from_pem_slice(&pem).ok());
-    let times = standing.and_then(|standing| der::facts(&standing).map(|facts| (facts.from, facts.until)));
+    let times = standing.and_then(|standing| der::parse(&standing).map(|facts| (facts.from, facts.until)));
     let old_key = read_if_there(&key)?;
     // Valid, for the right names, and with its key: nothing to do.
     if old_key.is_some() && times.is_some_and(|(from, until)| is_fit(from, until, now)) {

@@ -85,7 +85,7 @@ impl Index {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::Proof;
+    use model::ChapCredentials;
 
     #[test]
     fn host_that_names_the_initiator_goes_before_one_that_takes_any() {
@@ -93,7 +93,7 @@ mod tests {
             name: name.parse().expect("a name"),
             initiators,
             networks: networks.iter().map(|text| text.parse().expect("a network")).collect(),
-            proof: Proof::default(),
+            chap: ChapCredentials::default(),
         };
         let listed: Iqn = "iqn.2001-04.com.example:a".parse().expect("a name");
         let other: Iqn = "iqn.2001-04.com.example:b".parse().expect("a name");

@@ -31,7 +31,7 @@ fn share_out(weights: &[u16], hosts: u64, each: u8, by: Balance) -> Vec<usize> {
             sessions.push((nexus, portal, 0));
         }
     }
-    let promised = balancer.promises.iter().map(|promise| promise.portal);
+    let promised = balancer.redirections.iter().map(|promise| promise.portal);
     let all: Vec<SocketAddr> = sessions.iter().map(|one| one.1).chain(promised).collect();
     candidates.iter().map(|one| all.iter().filter(|&&portal| portal == one.address).count()).collect()
 }
@@ -76,7 +76,7 @@ fn busy_portal_is_spared_by_bytes_and_not_by_sessions() {
     balancer.look(&candidates, &counted(&at(1 << 30)), later);
     let choose = |balancer: &mut Balancer, by| {
         let chosen = balancer.choose(&nexus(1, 1), &candidates, by, &counted(&at(1 << 30)), later);
-        balancer.promises.clear();
+        balancer.redirections.clear();
         chosen
     };
     assert_eq!(choose(&mut balancer, Balance::Bytes), Some(address(2)));
@@ -92,9 +92,9 @@ fn promise_that_is_not_kept_is_forgotten() {
     for host in 0..3 {
         balancer.choose(&nexus(host, 1), &candidates, Balance::Sessions, &[], Time(0));
     }
-    let later = Time(0) + PROMISE;
+    let later = Time(0) + REDIRECTION_TIMEOUT;
     assert_eq!(balancer.choose(&nexus(9, 1), &candidates, Balance::Sessions, &[], later), Some(address(1)));
-    assert_eq!(balancer.promises.len(), 1);
+    assert_eq!(balancer.redirections.len(), 1);
     assert!(!balancer.arrived(&nexus(9, 1), address(2)), "it was sent to the other one");
     assert_eq!(balancer.choose(&nexus(9, 1), &[], Balance::Sessions, &[], later), None);
 }

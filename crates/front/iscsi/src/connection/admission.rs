@@ -3,13 +3,13 @@
 use super::{Connection, TargetRecord};
 use crate::access::Placement;
 use crate::nexus::NexusName;
-use crate::scsi_unit::{Done, PendingCommand, ScsiUnit};
+use crate::scsi_unit::{Completed, PendingCommand, ScsiUnit};
 use crate::session::Session;
 use iscsi::chap::{Algorithm, Auth, ChapPolicy, Credential, Mutual, Secret};
 use iscsi::pdu::Tsih;
 use iscsi::target::SendTargets;
-use iscsi::{Grant, LoginQuestion, LoginStatus, Negotiated, NoSession, SessionType};
-use model::{Chap, ChapAlgorithm, Demand, Proof, RefusedWhy};
+use iscsi::{Grant, LoginIdentity, LoginStatus, Negotiated, NoSession, SessionType};
+use model::{Chap, ChapAlgorithm, ChapCredentials, Demand, RefusedWhy};
 use shard::World;
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -19,17 +19,17 @@ impl<W, S, F> Connection<W, S, F>
 where
     W: World,
     S: Fn(Rc<ScsiUnit<W>>, PendingCommand) -> F,
-    F: Future<Output = Done>,
+    F: Future<Output = Completed>,
 {
     /// Answers the first request of a login: checks access and determines the authentication policy.
-    pub(super) fn answer_login(&mut self, question: LoginQuestion) {
+    pub(super) fn answer_login(&mut self, question: LoginIdentity) {
         let now = self.shard.world.now();
-        if let Some(place) = &self.place {
+        if let Some(place) = &self.login_slot {
             place.asked();
         }
         // The identity is kept in any case: a denied login is reported with it.
         let judged = self.judge_login(&question);
-        self.asker = Some(question);
+        self.login_identity = Some(question);
         match judged {
             Ok(grant) => self.machine.grant(grant, now),
             Err(status) => self.machine.refuse(status, now),
@@ -37,25 +37,25 @@ where
     }
 
     /// Answers a login whose authentication is complete: assigns a session, or redirects to another portal.
-    pub(super) fn answer_proven(&mut self) {
-        let question = self.asker.clone().expect("who is proven has asked");
+    pub(super) fn answer_authenticated(&mut self) {
+        let question = self.login_identity.clone().expect("who is proven has asked");
         // Only a verified CHAP response clears the failure count of the initiator.
         if let Some(attempt) = self.attempt.take() {
             attempt.succeeded();
         }
         let session = match question.tsih {
             // TSIH 0 requests a new session, any other one joins an existing session (RFC 7143 §6.3.1).
-            Tsih(0) => self.place(&question),
+            Tsih(0) => self.assign_or_redirect(&question),
             tsih => self.find(&question, tsih).map_err(NoSession::from),
         };
         if let Err(NoSession::Refused(status)) = session {
             self.why = self.why_without_session(status);
         }
-        self.machine.place(session, self.shard.world.now());
+        self.machine.assign_session(session, self.shard.world.now());
     }
 
     /// Checks whether the initiator may log in to the target, and returns its authentication policy.
-    fn judge_login(&mut self, question: &LoginQuestion) -> Result<Grant, LoginStatus> {
+    fn judge_login(&mut self, question: &LoginIdentity) -> Result<Grant, LoginStatus> {
         let view = self.shard.access.borrow().clone();
         let host = view.host_of(question.initiator_name.as_str(), self.ends.peer.ip());
         let host = host.ok_or_else(|| {
@@ -75,15 +75,15 @@ where
             // A target without any mapping for the host is not accessible to it; discovery does not list it either.
             if !view.is_told_of(target, host) {
                 let through = target.name.clone();
-                self.why = Some(RefusedWhy::NothingShown { host: host.name.clone(), through });
+                self.why = Some(RefusedWhy::NoMapping { host: host.name.clone(), target: through });
                 return Err(LoginStatus::AuthorizationFailure);
             }
         }
         let policy = &view.access.auth;
         // Discovery may have credentials of its own; without them, those of the host apply.
         let proof = match question.session_type {
-            SessionType::Discovery => policy.discovery.as_ref().unwrap_or(&host.proof),
-            SessionType::Normal => &host.proof,
+            SessionType::Discovery => policy.discovery.as_ref().unwrap_or(&host.chap),
+            SessionType::Normal => &host.chap,
         };
         // A configuration error must never admit a host without authentication.
         let auth = auth_of(proof, policy.weakest).map_err(|why| {
@@ -95,7 +95,7 @@ where
             // Bounds concurrent attempts and enforces the back-off, by initiator name and by address.
             self.attempt = self.shard.registry.begin_authentication(initiator, address, self.shard.world.now());
             if self.attempt.is_none() {
-                self.why = Some(RefusedWhy::HeldBack { host: host.name.clone() });
+                self.why = Some(RefusedWhy::Throttled { host: host.name.clone() });
                 return Err(LoginStatus::ServiceUnavailable);
             }
         }
@@ -105,7 +105,7 @@ where
 
     /// Finds the session that the initiator wants to join: it must exist, belong to the same nexus and permit
     /// connections through this portal group.
-    fn find(&mut self, question: &LoginQuestion, tsih: Tsih) -> Result<Tsih, LoginStatus> {
+    fn find(&mut self, question: &LoginIdentity, tsih: Tsih) -> Result<Tsih, LoginStatus> {
         let view = self.shard.access.borrow().clone();
         let found = self.shard.registry.find(&nexus_of(question), tsih.0).ok_or(LoginStatus::SessionDoesNotExist)?;
         let (id, entry) = found;
@@ -118,7 +118,7 @@ where
     }
 
     /// Assigns a new session on this portal, or selects the portal to which the login is redirected.
-    fn place(&mut self, question: &LoginQuestion) -> Result<Tsih, NoSession> {
+    fn assign_or_redirect(&mut self, question: &LoginIdentity) -> Result<Tsih, NoSession> {
         let view = self.shard.access.borrow().clone();
         // Discovery sessions are short and are not balanced.
         if question.session_type != SessionType::Normal {
@@ -135,7 +135,7 @@ where
         // Without a better portal the session stays here.
         let Some(portal) = chosen else { return self.admit() };
         tracing::info!(peer = %self.ends.peer, initiator = nexus.initiator, %portal, "redirected to another portal");
-        Err(NoSession::Elsewhere(view.policy_at(portal).for_hosts(portal)))
+        Err(NoSession::Redirected(view.policy_at(portal).for_hosts(portal)))
     }
 
     /// Assigns a session number and a TSIH.
@@ -147,7 +147,7 @@ where
 
     /// Starts full feature phase: transfers a joining connection to its session, or registers the new session.
     pub(super) fn enter_full_feature(&mut self, facts: &Negotiated) {
-        self.place = None;
+        self.login_slot = None;
         if facts.identity.joins {
             return self.hand_over(facts);
         }
@@ -156,7 +156,7 @@ where
         tracing::info!(peer = %self.ends.peer, initiator = facts.identity.initiator_name.as_str(), "logged in");
         self.session = Some(session);
         self.note_connections();
-        self.look_at_ways();
+        self.check_path_mtu();
         self.predecessors = predecessors;
     }
 
@@ -188,14 +188,14 @@ where
 }
 
 /// Nexus that the login requests or claims to have.
-fn nexus_of(question: &LoginQuestion) -> NexusName {
-    let LoginQuestion { initiator_name, isid, session_type, target_name, .. } = question;
+fn nexus_of(question: &LoginIdentity) -> NexusName {
+    let LoginIdentity { initiator_name, isid, session_type, target_name, .. } = question;
     NexusName::of(initiator_name, *isid, *session_type, target_name.as_ref())
 }
 
 /// Converts the CHAP settings of a host into an authentication policy. The error is a configuration error, not one of
 /// the initiator.
-fn auth_of(proof: &Proof, weakest: ChapAlgorithm) -> Result<Auth, String> {
+fn auth_of(proof: &ChapCredentials, weakest: ChapAlgorithm) -> Result<Auth, String> {
     let Some(own) = &proof.own else { return Ok(Auth::None) };
     let mutual = match &proof.mutual {
         Some(ours) if ours.demand == Demand::Required => Mutual::Required(credential(ours)?),

@@ -2,13 +2,13 @@
 
 use super::{Connection, Progress};
 use crate::iscsi_shard::{Message, RemoteCommand};
-use crate::reach::UnitRoute;
-use crate::scsi_unit::{self, DataDirection, Done, End, PendingCommand, ScsiUnit};
+use crate::scsi_unit::{self, CommandResult, Completed, DataDirection, PendingCommand, ScsiUnit};
 use crate::session::Session;
-use engine::unit::Clock;
+use crate::unit_route::UnitRoute;
+use engine::unit::CommandStart;
 use iscsi::pdu::TaskAttribute;
 use iscsi::target::{Command, Response};
-use scsi::{Outcome, Status, Waiting};
+use scsi::{Outcome, PendingDataGuard, Status};
 use shard::World;
 use std::future::Future;
 use std::rc::Rc;
@@ -21,30 +21,30 @@ impl<W, S, F> Connection<W, S, F>
 where
     W: World,
     S: Fn(Rc<ScsiUnit<W>>, PendingCommand) -> F,
-    F: Future<Output = Done>,
+    F: Future<Output = Completed>,
 {
     /// Executes a command. One that completes synchronously is answered immediately.
     pub(super) fn start(&mut self, command: Command) {
         // Without a session the connection is ending.
         let Some(session) = self.session.as_mut() else { return };
         let task = command.task;
-        let waiting = command.enrolment.as_ref().and_then(|enrolment| enrolment.downcast_ref::<Waiting>());
-        let cleared = waiting.and_then(Waiting::cleared);
+        let waiting = command.wait_guard.as_ref().and_then(|enrolment| enrolment.downcast_ref::<PendingDataGuard>());
+        let cleared = waiting.and_then(PendingDataGuard::cleared);
         // One clock reading serves a whole batch of commands.
         let began = *self.moment.get_or_insert_with(|| self.shard.world.now());
-        let clock = Clock { operation_code: command.cdb.first().copied().unwrap_or_default(), began };
+        let clock = CommandStart { operation_code: command.cdb.first().copied().unwrap_or_default(), began };
         if let Some(status) = cleared {
             // Another initiator has cleared the task set in the meantime, or the unit was removed: the command was
             // aborted (SAM-5, TAS).
-            let end = End { outcome: Outcome::status(status), written: 0, needed: Some(0), ended: began };
-            return self.respond(Done { task, clock, end });
+            let end = CommandResult { outcome: Outcome::status(status), written: 0, needed: Some(0), ended: began };
+            return self.respond(Completed { task, clock, result: end });
         }
         let way = DataDirection::of(command.expected_data_out_bytes, command.expected_data_in_bytes);
         let written = command.data_out.len() as u64;
         let lun = command.lun.0;
         // A command that waited for data may have been sent for a former unit under this LUN, which is not the present
         // one.
-        let is_its = |reach: &&mut UnitRoute<W>| waiting.is_none_or(|waiting| waiting.is_in(&reach.incoming));
+        let is_its = |reach: &&mut UnitRoute<W>| waiting.is_none_or(|waiting| waiting.is_in(&reach.pending_data));
         let found = session.find(lun).filter(is_its).map(|reach| (reach.entry, reach.unit(&self.shard)));
         let nexus = session.nexus();
         let reports_luns = command.cdb.first() == Some(&REPORT_LUNS);
@@ -56,7 +56,11 @@ where
                 false if session.find(lun).is_some() => Outcome::status(Status::TaskAborted),
                 false => session.answer_absent(lun, cdb),
             };
-            self.respond(Done { task, clock, end: End { outcome, written, needed: way.of_nothing(), ended: began } });
+            self.respond(Completed {
+                task,
+                clock,
+                result: CommandResult { outcome, written, needed: way.of_nothing(), ended: began },
+            });
             return;
         };
         // The gate has tried the fast path for this command already.
@@ -64,20 +68,20 @@ where
         let command = scsi_command(command);
         // A unit belongs to one shard, so commands from sessions elsewhere are sent there as messages.
         if entry.home != self.shard.index {
-            let ran = PendingCommand { task, nexus, command, way, clock };
-            let errand = RemoteCommand { entry, ran, back: self.back.clone() };
+            let ran = PendingCommand { task, nexus, command, direction: way, clock };
+            let errand = RemoteCommand { entry, command: ran, back: self.back.clone() };
             // Counted, so that the connection stays until the result has arrived.
-            self.errands += 1;
+            self.remote_commands += 1;
             self.shard.post(entry.home, Message::Execute(errand));
             return;
         }
-        let ran = PendingCommand { task, nexus, command, way, clock };
+        let ran = PendingCommand { task, nexus, command, direction: way, clock };
         // The unit may be closed between the lookup of the LUN and this point.
-        let Some(unit) = unit else { return self.respond(scsi_unit::absent(ran)) };
+        let Some(unit) = unit else { return self.respond(scsi_unit::answer_closed_unit(ran)) };
         // Most commands complete without waiting. The fast path avoids the allocation of a future for them.
-        let end = if declined { None } else { scsi_unit::run_at_once(&unit, ran.brief()) };
+        let end = if declined { None } else { scsi_unit::run_fast_path(&unit, ran.as_fast_path()) };
         if let Some(end) = end {
-            self.respond(Done { task, clock, end });
+            self.respond(Completed { task, clock, result: end });
         } else if let Poll::Ready(done) = self.running.start((self.run)(unit, ran)) {
             self.respond(done);
         }
@@ -91,9 +95,9 @@ where
             progress = true;
         }
         while let Poll::Ready(Some(done)) = self.returns.poll_receive(cx) {
-            self.errands -= 1;
+            self.remote_commands -= 1;
             // The start of the next command must not lie before the transfer of this result between the shards.
-            self.respond(Done { end: End { ended: self.shard.world.now(), ..done.end }, ..done });
+            self.respond(Completed { result: CommandResult { ended: self.shard.world.now(), ..done.result }, ..done });
             progress = true;
         }
         while let Poll::Ready(Some(managed)) = self.managed.poll_receive(cx) {
@@ -105,8 +109,8 @@ where
     }
 
     /// Passes the response of a command to the state machine.
-    fn respond(&mut self, done: Done) {
-        let Done { task, clock, end } = done;
+    fn respond(&mut self, done: Completed) {
+        let Completed { task, clock, result: end } = done;
         self.moment = Some(end.ended);
         // Aborted by a task management function: no response is sent (SAM-5).
         if end.outcome.status == Status::Unanswered {
@@ -119,7 +123,7 @@ where
 
 /// Builds the response of a completed command, and updates the statistics of its session.
 #[inline]
-pub(super) fn counted<W: World>(session: Option<&Session<W>>, clock: Clock, end: End) -> Response {
+pub(super) fn counted<W: World>(session: Option<&Session<W>>, clock: CommandStart, end: CommandResult) -> Response {
     if let Some(session) = session {
         session.counters.count(end.outcome.data_in.len() as u64, end.written);
         // Measured from the arrival of all data to the completion, without the transmission.

@@ -4,9 +4,9 @@ use super::commands::{counted, response};
 use crate::iscsi_shard::IscsiShard;
 use crate::scsi_unit::{self, DataDirection, FastPathCommand};
 use crate::session::Session;
-use engine::unit::Clock;
+use engine::unit::CommandStart;
 use iscsi::pdu::Lun;
-use iscsi::target::{CommandAtOnce, Enrolment, Gate, Response, Verdict};
+use iscsi::target::{CompleteCommand, Gate, Response, Verdict, WaitGuard};
 use scsi::{Status, TaskAttribute};
 use shard::{Time, World};
 
@@ -36,11 +36,11 @@ impl<W: World> Gate for UnitGate<'_, W> {
             // over a refusal.
             Some(unit) => scsi::judge(cdb, &unit.shape()).map_or(0, |need| need.data_out),
             // The unit of another shard validates the command itself; an upper bound of its data is sufficient here.
-            None => scsi::data_out_bytes_max(cdb, reach.incoming.block_bytes().unwrap_or(u32::MAX)),
+            None => scsi::data_out_bytes_max(cdb, reach.pending_data.block_bytes().unwrap_or(u32::MAX)),
         };
         // The unit executes the command without data, so that a pending unit attention is reported first.
         if takes == 0 {
-            return Verdict::Forgo;
+            return Verdict::ExecuteWithoutData;
         }
         // Back-pressure: above the memory limit, commands with large data get TASK SET FULL instead of a buffer.
         if data_out_bytes > SMALL_BYTES && block::pool::taken_bytes() > self.shard.limits.buffer_bytes_max {
@@ -49,26 +49,26 @@ impl<W: World> Gate for UnitGate<'_, W> {
         Verdict::Take { bytes_max: u32::try_from(takes).unwrap_or(u32::MAX) }
     }
 
-    fn enrol(&mut self, lun: Lun) -> Option<Enrolment> {
-        self.session.as_mut()?.find(lun.0).map(|reach| Box::new(reach.enrol()) as Enrolment)
+    fn begin_wait(&mut self, lun: Lun) -> Option<WaitGuard> {
+        self.session.as_mut()?.find(lun.0).map(|reach| Box::new(reach.begin_wait()) as WaitGuard)
     }
 
     fn now(&self) -> Time {
         self.moment
     }
 
-    fn answer(&mut self, command: &CommandAtOnce<'_>) -> Option<Response> {
+    fn answer(&mut self, command: &CompleteCommand<'_>) -> Option<Response> {
         // Any `None` below means that the command takes the slow path.
         let session = self.session.as_mut()?;
         let nexus = session.nexus();
         let unit = session.find(command.lun.0)?.unit(self.shard)?;
-        let clock = Clock { operation_code: command.cdb[0], began: self.moment };
-        let CommandAtOnce { cdb, data_out, expected_data_in_bytes, .. } = *command;
+        let clock = CommandStart { operation_code: command.cdb[0], began: self.moment };
+        let CompleteCommand { cdb, data_out, expected_data_in_bytes, .. } = *command;
         let command = scsi::CommandRef { attribute: TaskAttribute::Simple, cdb: scsi::Cdb::new(cdb), data_out };
         // The fast path handles only commands whose data is complete.
         let way = DataDirection::of(u32::try_from(data_out.len()).unwrap_or(u32::MAX), expected_data_in_bytes);
-        let brief = FastPathCommand { nexus, command, way, clock };
-        let end = scsi_unit::run_at_once(&unit, brief)?;
+        let brief = FastPathCommand { nexus, command, direction: way, clock };
+        let end = scsi_unit::run_fast_path(&unit, brief)?;
         // Start time of the next command of the batch.
         self.moment = end.ended;
         Some(counted(Some(session), clock, end))

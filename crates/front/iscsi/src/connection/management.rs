@@ -5,7 +5,7 @@ use crate::access::LunEntry;
 use crate::iscsi_shard::IscsiShard;
 use crate::nexus::SessionId;
 use crate::registry::{Entry, Notice};
-use crate::scsi_unit::{Done, PendingCommand, ScsiUnit};
+use crate::scsi_unit::{Completed, PendingCommand, ScsiUnit};
 use engine::peers::begin;
 use futures_util::future::join_all;
 use iscsi::TaskId;
@@ -29,7 +29,7 @@ impl<W, S, F> Connection<W, S, F>
 where
     W: World,
     S: Fn(Rc<ScsiUnit<W>>, PendingCommand) -> F,
-    F: Future<Output = Done>,
+    F: Future<Output = Completed>,
 {
     /// Starts a task management function.
     pub(super) fn manage(&mut self, request: TaskManagement) {

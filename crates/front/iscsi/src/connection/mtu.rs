@@ -2,7 +2,7 @@
 
 use super::Connection;
 use crate::access::canonical;
-use crate::scsi_unit::{Done, PendingCommand, ScsiUnit};
+use crate::scsi_unit::{Completed, PendingCommand, ScsiUnit};
 use model::{LocalAddress, Subject, SubjectKind, event};
 use shard::{PathFacts, Stream, World};
 use std::future::Future;
@@ -16,11 +16,11 @@ impl<W, S, F> Connection<W, S, F>
 where
     W: World,
     S: Fn(Rc<ScsiUnit<W>>, PendingCommand) -> F,
-    F: Future<Output = Done>,
+    F: Future<Output = Completed>,
 {
     /// Raises an event for each connection whose path MTU is below the MTU of the portal's interface, once for each
     /// connection and size.
-    pub(super) fn look_at_ways(&mut self) {
+    pub(super) fn check_path_mtu(&mut self) {
         let view = self.shard.access.borrow().clone();
         let host = self.session.as_ref().map(|session| session.initiator().to_owned()).unwrap_or_default();
         for path in self.paths.iter_mut().flatten() {
@@ -41,7 +41,7 @@ where
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Narrow {
     /// Path, as found by path MTU discovery.
-    Way,
+    Path,
     /// Host, as announced with its TCP MSS.
     Host,
 }
@@ -54,7 +54,7 @@ fn narrower(local: &LocalAddress, way: PathFacts) -> Option<(u32, Narrow)> {
     }
     // The path is checked first: the path MTU limits the segment size as well, so otherwise the host would be blamed.
     if way.mtu_bytes < ours {
-        return Some((way.mtu_bytes, Narrow::Way));
+        return Some((way.mtu_bytes, Narrow::Path));
     }
     (way.packet_bytes_max < ours).then_some((way.packet_bytes_max, Narrow::Host))
 }
@@ -62,7 +62,7 @@ fn narrower(local: &LocalAddress, way: PathFacts) -> Option<(u32, Narrow)> {
 fn sentence(host: &str, peer: SocketAddr, portal: SocketAddr, local: &LocalAddress, bytes: u32, why: Narrow) -> String {
     let (interface, ours, peer) = (&local.interface, local.mtu_bytes, peer.ip());
     let who = match why {
-        Narrow::Way => format!("the network path to {host} at {peer} limits packets to {bytes} bytes"),
+        Narrow::Path => format!("the network path to {host} at {peer} limits packets to {bytes} bytes"),
         Narrow::Host => format!("{host} at {peer} limits packets to {bytes} bytes"),
     };
     format!(
@@ -86,7 +86,7 @@ mod tests {
         };
         let way = |mtu_bytes, packet_bytes_max| PathFacts { mtu_bytes, packet_bytes_max };
         assert_eq!(narrower(&local(9000), way(9000, 9000)), None);
-        assert_eq!(narrower(&local(9000), way(1500, 1500)), Some((1500, Narrow::Way)));
+        assert_eq!(narrower(&local(9000), way(1500, 1500)), Some((1500, Narrow::Path)));
         assert_eq!(narrower(&local(9000), way(9000, 1500)), Some((1500, Narrow::Host)));
         assert_eq!(narrower(&local(1500), way(1500, 1500)), None, "a host may take more than we send");
         assert_eq!(narrower(&local(65_536), way(65_535, 65_535)), None);

@@ -4,12 +4,12 @@ use super::gate::UnitGate;
 use super::{Connection, Progress};
 use crate::access::canonical;
 use crate::iscsi_shard::IscsiShard;
-use crate::joiner::Joiner;
-use crate::recording::{Recorder, Tape};
+use crate::joining_connection::JoiningConnection;
+use crate::recording::{CaptureBuffer, Recorder};
 use crate::registry::{Notice, is_at};
-use crate::scsi_unit::{Done, PendingCommand, ScsiUnit};
-use crate::session::Ends;
-use crate::turns::Quantum;
+use crate::scheduling::Quantum;
+use crate::scsi_unit::{Completed, PendingCommand, ScsiUnit};
+use crate::session::Endpoints;
 use iscsi::target::ConnectionFacts;
 use iscsi::{Negotiated, SendSlices, shorten};
 use model::{ConnectionReport, ConnectionState, WireEnds};
@@ -24,7 +24,7 @@ pub(super) struct Path<W: World> {
     /// Socket.
     pub(super) stream: W::Stream,
     /// Addresses of the two endpoints.
-    pub(super) ends: Ends,
+    pub(super) ends: Endpoints,
     /// Packet captures that include the connection.
     recorders: Vec<Recorder>,
     /// True when received PDUs are left over for the next round.
@@ -45,7 +45,7 @@ impl<W: World> Path<W> {
     }
 
     fn of(stream: W::Stream, recorders: Vec<Recorder>) -> Self {
-        let ends = Ends { peer: stream.peer_address(), portal: stream.local_address() };
+        let ends = Endpoints { peer: stream.peer_address(), portal: stream.local_address() };
         Self { stream, ends, recorders, has_more: false, told_mtu_bytes: None }
     }
 
@@ -58,7 +58,7 @@ impl<W, S, F> Connection<W, S, F>
 where
     W: World,
     S: Fn(Rc<ScsiUnit<W>>, PendingCommand) -> F,
-    F: Future<Output = Done>,
+    F: Future<Output = Completed>,
 {
     /// Receives once from each connection and handles the received bytes.
     pub(super) fn receive(&mut self, turn: &mut Quantum, cx: &mut Context<'_>) -> Progress {
@@ -73,7 +73,7 @@ where
             }
             // A capture that lost data resynchronizes at a PDU boundary, which is known only before the next receive.
             for recorder in &mut path.recorders {
-                recorder.resync_receive(self.machine.under_way(slot), self.shard.world.now());
+                recorder.resync_receive(self.machine.pdu_progress(slot), self.shard.world.now());
             }
             let space = self.machine.receive_into(slot);
             // The state machine takes no more input while its output is full: TCP flow control reaches the host.
@@ -84,7 +84,7 @@ where
                 Poll::Pending => continue,
                 Poll::Ready(Ok(len)) if len > 0 => {
                     let now = self.shard.world.now();
-                    path.recorders.iter_mut().for_each(|recorder| recorder.heard(&space[..len], now));
+                    path.recorders.iter_mut().for_each(|recorder| recorder.record_received(&space[..len], now));
                     self.handle(slot, len, now, turn);
                 }
                 Poll::Ready(end) => self.lose(slot, end.err()),
@@ -107,7 +107,7 @@ where
     pub(super) fn send(&mut self, turn: Quantum, cx: &mut Context<'_>) -> Progress {
         let mut progress = false;
         // The negative answer to a wrong CHAP response is delayed until the penalty is over.
-        if self.penalty.is_some() {
+        if self.answer_delay.is_some() {
             return progress;
         }
         for slot in 0..self.paths.len() {
@@ -137,7 +137,7 @@ where
         }
         let sent = path.stream.poll_write(cx, &slices);
         if let Poll::Ready(Ok(len)) = sent {
-            path.recorders.iter_mut().for_each(|recorder| recorder.said(&slices, len, self.shard.world.now()));
+            path.recorders.iter_mut().for_each(|recorder| recorder.record_sent(&slices, len, self.shard.world.now()));
         }
         drop(slices);
         match sent {
@@ -149,7 +149,7 @@ where
     }
 
     /// Ends the session, including one that waits for a connection to recover its tasks.
-    pub(super) fn break_off(&mut self) {
+    pub(super) fn close_session(&mut self) {
         self.machine.close();
     }
 
@@ -174,11 +174,11 @@ where
         let path = self.paths[0].take().map(|path| (path.stream.into_handle(), path.recorders));
         let (Some(joining), Some((stream, recorders)), Some(id)) = (joining, path, self.admitted) else { return };
         tracing::info!(peer = %self.ends.peer, cid = facts.identity.cid.0, "one more connection of a session");
-        self.shard.registry.tell(id, Notice::Join(Box::new(Joiner { joining, stream, recorders })));
+        self.shard.registry.tell(id, Notice::Join(Box::new(JoiningConnection { joining, stream, recorders })));
     }
 
     /// Adds a connection that has logged in to this session.
-    pub(super) fn take_in(&mut self, joiner: Joiner) {
+    pub(super) fn add_connection(&mut self, joiner: JoiningConnection) {
         let stream = match self.shard.world.adopt_stream(joiner.stream) {
             Ok(stream) => stream,
             Err(error) => return tracing::warn!(%error, "a connection could not be taken over"),
@@ -195,7 +195,7 @@ where
         let path = Path::of(stream, joiner.recorders);
         self.path_ends[slot] = path.ends;
         self.paths[slot] = Some(path);
-        self.look_at_ways();
+        self.check_path_mtu();
         let session = self.session.as_ref().map(|session| session.id);
         // Captures of this session start here; those by address have recorded the connection since it was accepted.
         for tape in self.shard.recordings.of(peer.ip(), session) {
@@ -205,13 +205,13 @@ where
     }
 
     /// Records the matching connections of this session into `tape` from now on.
-    pub(super) fn record(&mut self, tape: &Tape) {
+    pub(super) fn record(&mut self, tape: &CaptureBuffer) {
         for slot in 0..self.paths.len() {
             self.record_on(slot, tape);
         }
     }
 
-    fn record_on(&mut self, slot: usize, tape: &Tape) {
+    fn record_on(&mut self, slot: usize, tape: &CaptureBuffer) {
         let session = self.session.as_ref().map(|session| session.id);
         let Some(path) = &mut self.paths[slot] else { return };
         // Ended captures are removed here, because nothing else visits an idle recorder.
@@ -219,9 +219,9 @@ where
         if tape.scope().takes(path.ends.peer.ip(), session)
             && !path.recorders.iter().any(|recorder| recorder.tells(tape))
         {
-            let (heard, unsent_bytes) = (self.machine.under_way(slot), self.machine.unsent_bytes(slot));
+            let (heard, unsent_bytes) = (self.machine.pdu_progress(slot), self.machine.unsent_bytes(slot));
             let now = self.shard.world.now();
-            path.recorders.push(Recorder::under_way(tape.clone(), path.wire_ends(), heard, unsent_bytes, now));
+            path.recorders.push(Recorder::from_next_pdu(tape.clone(), path.wire_ends(), heard, unsent_bytes, now));
         }
     }
 
@@ -234,7 +234,7 @@ where
     }
 
     /// Closes the connection with this CID.
-    pub(super) fn cut(&mut self, cid: u16) {
+    pub(super) fn close_connection(&mut self, cid: u16) {
         let found = self.machine.connections().find(|(_, facts)| facts.cid.0 == cid);
         if let Some((slot, _)) = found {
             self.machine.handle_peer_closed(slot);

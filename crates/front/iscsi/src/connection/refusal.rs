@@ -1,8 +1,8 @@
 //! Denied logins: reasons and remedies, reported to the operator.
 
 use super::Connection;
-use crate::scsi_unit::{Done, PendingCommand, ScsiUnit};
-use iscsi::{CloseReason, IscsiName, LoginStatus, SessionType, Unproven};
+use crate::scsi_unit::{Completed, PendingCommand, ScsiUnit};
+use iscsi::{AuthFailure, CloseReason, IscsiName, LoginStatus, SessionType};
 use model::{ProofLack, RefusedLogin, RefusedWhy, Subject, SubjectKind, Timestamp, event};
 use shard::{Time, World};
 use std::future::Future;
@@ -16,7 +16,7 @@ impl<W, S, F> Connection<W, S, F>
 where
     W: World,
     S: Fn(Rc<ScsiUnit<W>>, PendingCommand) -> F,
-    F: Future<Output = Done>,
+    F: Future<Output = Completed>,
 {
     /// Reports a denied login, which may have a cause that an operator can correct.
     pub(super) fn report_denied_login(&mut self, reason: CloseReason) {
@@ -26,13 +26,13 @@ where
         // The reason found by admission is more specific than the status of the protocol.
         let why = match (self.why.take(), reason, failed.rule) {
             (Some(why), _, _) => why,
-            (None, CloseReason::Unproven(why), _) => self.unproven(why),
+            (None, CloseReason::AuthenticationFailed(why), _) => self.auth_failure_reason(why),
             (None, _, Some(rule)) => RefusedWhy::Protocol { key: failed.key.map(str::to_owned), rule },
             (None, _, None) => RefusedWhy::Other,
         };
         let held_back = match reason {
             // Only a wrong response can be a guess of the secret; all other failures are configuration errors.
-            CloseReason::Unproven(Unproven::WrongProof) => self.record_failure(),
+            CloseReason::AuthenticationFailed(AuthFailure::WrongCredentials) => self.record_failure(),
             _ => Duration::ZERO,
         };
         let text = |name: IscsiName| name.as_str().to_owned();
@@ -40,10 +40,10 @@ where
             initiator: failed.initiator_name.map(text),
             address: self.ends.peer.ip().to_canonical(),
             target: failed.target_name.map(text),
-            why,
+            reason: why,
             status: failed.status.to_string(),
-            held_back_ms: u64::try_from(held_back.as_millis()).unwrap_or(u64::MAX),
-            times: 1,
+            delay_ms: u64::try_from(held_back.as_millis()).unwrap_or(u64::MAX),
+            count: 1,
             last: Timestamp::from_unix(self.shard.world.unix_seconds()),
         };
         self.note_refusal(login);
@@ -54,13 +54,13 @@ where
         let address = login.address;
         let asker = login.initiator.clone().unwrap_or_else(|| address.to_string());
         let (status, reason) = (&login.status, login.reason());
-        let why = if login.why == RefusedWhy::Other { String::new() } else { format!("{reason}; ") };
+        let why = if login.reason == RefusedWhy::Other { String::new() } else { format!("{reason}; ") };
         let remedy = login.remedy();
         let sentence = format!("login of initiator {asker} at {address} denied: {why}{status}; {remedy}");
         let (initiator, target) = (login.initiator.as_deref().unwrap_or("-"), login.target.as_deref().unwrap_or("-"));
         // The log is rate-limited for each call site: messages caused by strangers must not suppress those about known
         // hosts.
-        match login.why {
+        match login.reason {
             RefusedWhy::Protocol { .. } => {
                 tracing::warn!(%address, initiator, target, status, reason, "login denied: protocol error");
             }
@@ -76,7 +76,7 @@ where
     /// Records a wrong CHAP response as a possible guess. Returns the delay of the answer.
     fn record_failure(&mut self) -> Duration {
         let now = self.shard.world.now();
-        let (Some(attempt), Some(asker)) = (&self.attempt, &self.asker) else { return Duration::ZERO };
+        let (Some(attempt), Some(asker)) = (&self.attempt, &self.login_identity) else { return Duration::ZERO };
         let penalty = attempt.failed(now.since(Time::default()));
         let (initiator, address) = (asker.initiator_name.as_str(), self.ends.peer.ip().to_canonical());
         // At 5, 10, 20 and so on, so that a long attack does not flood the event log.
@@ -91,26 +91,26 @@ where
             );
             self.shard.engine.raise(event::GUESSING, Subject::new(SubjectKind::Host, &initiator), sentence);
         }
-        if !penalty.hold.is_zero() {
-            self.penalty = Some(Box::pin(self.shard.world.sleep_until(now + penalty.hold)));
+        if !penalty.delay.is_zero() {
+            self.answer_delay = Some(Box::pin(self.shard.world.sleep_until(now + penalty.delay)));
             // A held slot cannot be evicted by an ordinary login: reconnecting must not shorten the delay.
-            if let Some(place) = &self.place {
+            if let Some(place) = &self.login_slot {
                 place.hold();
             }
         }
-        penalty.hold
+        penalty.delay
     }
 
     /// Reason for a failed authentication.
-    fn unproven(&self, why: Unproven) -> RefusedWhy {
+    fn auth_failure_reason(&self, why: AuthFailure) -> RefusedWhy {
         let view = self.shard.access.borrow();
         let (how, lack) = (why.to_string(), lack_of(why));
-        let Some(asker) = &self.asker else { return RefusedWhy::Other };
+        let Some(asker) = &self.login_identity else { return RefusedWhy::Other };
         if asker.session_type == SessionType::Discovery && view.access.auth.discovery.is_some() {
-            return RefusedWhy::DiscoveryNotProven { how, lack };
+            return RefusedWhy::DiscoveryAuthenticationFailed { error: how, cause: lack };
         }
         match view.host_of(asker.initiator_name.as_str(), self.ends.peer.ip()) {
-            Some(host) => RefusedWhy::NotProven { host: host.name.clone(), how, lack },
+            Some(host) => RefusedWhy::AuthenticationFailed { host: host.name.clone(), error: how, cause: lack },
             None => RefusedWhy::Other,
         }
     }
@@ -128,13 +128,13 @@ where
 }
 
 /// Item that the operator must correct.
-fn lack_of(why: Unproven) -> ProofLack {
+fn lack_of(why: AuthFailure) -> ProofLack {
     match why {
-        Unproven::NoMethod => ProofLack::Method,
-        Unproven::NoAlgorithm => ProofLack::Hash,
-        Unproven::WrongProof => ProofLack::Secret,
-        Unproven::NotMutual => ProofLack::Mutual,
-        Unproven::MutualUnknown => ProofLack::MutualSecret,
-        Unproven::Reflected | Unproven::KeysMalformed => ProofLack::Initiator,
+        AuthFailure::NoMethod => ProofLack::Method,
+        AuthFailure::NoAlgorithm => ProofLack::Hash,
+        AuthFailure::WrongCredentials => ProofLack::Secret,
+        AuthFailure::NotMutual => ProofLack::Mutual,
+        AuthFailure::MutualUnknown => ProofLack::MutualSecret,
+        AuthFailure::Reflected | AuthFailure::KeysMalformed => ProofLack::Initiator,
     }
 }

@@ -56,7 +56,7 @@ impl<W: World> IscsiFront<W> {
                 "`blockyard portal list` shows the portals",
             ));
         }
-        self.tell_sessions(|gone| Notice::Leave { portal: address, gone }).await;
+        self.tell_sessions(|gone| Notice::PortalClosed { portal: address, gone }).await;
         Ok(())
     }
 
@@ -109,7 +109,7 @@ impl<W: World> IscsiFront<W> {
                 tracing::info!(initiator = entry.nexus.initiator, portal = %canonical(entry.portal), "asked to \
                      log in again");
                 // A session that is ending needs no notice.
-                let _ = entry.notices.send(Notice::MoveAway { within: LOGOUT_TIME });
+                let _ = entry.notices.send(Notice::RequestLogout { within: LOGOUT_TIME });
                 asked.insert(*id);
             }
         }

@@ -67,7 +67,7 @@ impl<W: World> IscsiFront<W> {
                 also_ipv4: portal.also_ipv4,
                 policy: view.policy_at(address),
                 state: match self.links.borrow().missing_at(address.ip()) {
-                    Some(why) => PortalState::NoLink { why: why.to_string() },
+                    Some(why) => PortalState::NoLink { reason: why.to_string() },
                     None => PortalState::Open,
                 },
                 sessions: u32::try_from(count(address)).unwrap_or(u32::MAX),

@@ -55,7 +55,7 @@ pub(super) fn roles<W: World>(shard: &IscsiShard<W>) -> Vec<(NexusName, SessionR
         let registered = registrations.into_iter().map(move |one| {
             let role = match (one.is_holder, shared) {
                 (true, _) => ReservationRole::Holder,
-                (false, true) => ReservationRole::Shares,
+                (false, true) => ReservationRole::RegisteredWithAccess,
                 (false, false) => ReservationRole::Registered,
             };
             let nexus = NexusName { initiator: one.initiator.name, isid: one.initiator.isid, target: one.target_name };

@@ -2,7 +2,7 @@
 
 use super::{IscsiFront, questions};
 use crate::nexus::SessionId;
-use crate::recording::{Scope, Tape};
+use crate::recording::{CaptureBuffer, Scope};
 use crate::registry::{Entry, Notice};
 use futures_util::future::{Either, select};
 use model::{CommandWindow, Recordable, Recordings, Refusal, SessionDetail, SessionEnd, code};
@@ -49,7 +49,7 @@ impl<W: World> IscsiFront<W> {
         if !now {
             // Ends before the connection's own deadline, so that a forced close is known to be ours.
             let until = self.shard.world.now() + (LOGOUT_TIME - SOONER);
-            let _ = entry.notices.send(Notice::MoveAway { within: LOGOUT_TIME });
+            let _ = entry.notices.send(Notice::RequestLogout { within: LOGOUT_TIME });
             while self.shard.world.now() < until {
                 self.shard.world.sleep(LOOK).await;
                 if !self.shard.registry.is_here(key) {
@@ -61,7 +61,7 @@ impl<W: World> IscsiFront<W> {
         let _ = entry.notices.send(Notice::Close { gone });
         is_gone.receive().await;
         tracing::info!(initiator = entry.nexus.initiator, "session closed by an operator");
-        Ok(SessionEnd::CutOff)
+        Ok(SessionEnd::Dropped)
     }
 
     /// Closes a connection. Returns when it is closed.
@@ -73,7 +73,7 @@ impl<W: World> IscsiFront<W> {
         }
         let (cut, is_cut) = mailbox::channel();
         // A session that is ending has no connections left.
-        let _ = entry.notices.send(Notice::Cut { cid, cut });
+        let _ = entry.notices.send(Notice::CloseConnection { cid, cut });
         is_cut.receive().await;
         tracing::info!(initiator = entry.nexus.initiator, cid, "connection closed by an operator");
         Ok(())
@@ -85,7 +85,7 @@ impl<W: World> IscsiFront<W> {
             Recordable::Session(id) => Scope::Session(self.session(id)?.0),
             Recordable::From(network) => Scope::From(network),
         };
-        let tape = Tape::new(scope, self.shard.limits.recording_bytes_max, time, &self.shard.world);
+        let tape = CaptureBuffer::new(scope, self.shard.limits.recording_bytes_max, time, &self.shard.world);
         let number = self.shard.recordings.begin(tape.clone()).ok_or_else(|| {
             let message = format!("the limit of {} recordings is reached", self.shard.limits.recordings_max);
             Refusal::new(code::LIMIT_REACHED, message, "wait until one has finished, or stop one")

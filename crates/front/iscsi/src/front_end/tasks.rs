@@ -5,7 +5,7 @@ use crate::iscsi_shard::IscsiShard;
 use crate::registry::{Entry, Notice};
 use crate::scsi_unit::{ScsiUnit, TaskLocation};
 use futures_util::future::{Either, join_all, select};
-use iscsi::target::{CommandSnapshot, Stage};
+use iscsi::target::{CommandSnapshot, CommandStage};
 use model::{DiskName, TaskReport, TaskStage, VolumeId, VolumeName};
 use scsi::NexusId;
 use shard::{Time, World, mailbox};
@@ -30,7 +30,7 @@ impl<W: World> IscsiFront<W> {
         let names: BTreeMap<VolumeId, VolumeName> =
             self.volumes.borrow().iter().map(|(name, home)| (home.id, name.clone())).collect();
         let sessions = self.shard.registry.sessions();
-        let told = join_all(sessions.iter().map(|(_, entry)| self.standing(entry))).await;
+        let told = join_all(sessions.iter().map(|(_, entry)| self.command_snapshots(entry))).await;
         let now = self.shard.world.now();
         let mut reports = Vec::new();
         // The reports of sessions and units are not taken at the same instant: a task may be missing in one of them.
@@ -49,7 +49,7 @@ impl<W: World> IscsiFront<W> {
         reports
     }
 
-    async fn standing(&self, entry: &Entry) -> Vec<CommandSnapshot> {
+    async fn command_snapshots(&self, entry: &Entry) -> Vec<CommandSnapshot> {
         let (tell, told) = mailbox::channel();
         // A session that is ending does not report.
         let _ = entry.notices.send(Notice::TellTasks { tell });
@@ -87,9 +87,9 @@ fn report(
     now: Time,
 ) -> TaskReport {
     let (stage, disk) = match one.stage {
-        Stage::Receiving => (TaskStage::Receiving, None),
-        Stage::Running => place.cloned().unwrap_or((TaskStage::Running, None)),
-        Stage::Responding => (TaskStage::Answering, None),
+        CommandStage::Receiving => (TaskStage::Receiving, None),
+        CommandStage::Running => place.cloned().unwrap_or((TaskStage::Running, None)),
+        CommandStage::Responding => (TaskStage::Answering, None),
     };
     TaskReport {
         session: u32::from(entry.tsih),

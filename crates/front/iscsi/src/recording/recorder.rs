@@ -1,7 +1,7 @@
 //! Recorder of one connection for one packet capture.
 
-use super::Tape;
-use iscsi::{Redactor, UnderWay};
+use super::CaptureBuffer;
+use iscsi::{PduProgress, Redactor};
 use model::{Wire, WireEnds};
 use shard::Time;
 use std::io::IoSlice;
@@ -9,7 +9,7 @@ use std::io::IoSlice;
 /// Copies the traffic of one connection into the buffer of a capture. The recorded part of each direction starts at a
 /// PDU boundary, also after a gap, so that a reader can find the next PDUs.
 pub struct Recorder {
-    tape: Tape,
+    buffer: CaptureBuffer,
     ends: WireEnds,
     hears: DirectionState,
     says: DirectionState,
@@ -40,7 +40,7 @@ enum StreamState {
 
 impl Recorder {
     /// Starts to record a connection that was just accepted.
-    pub fn from_the_start(tape: Tape, ends: WireEnds, now: Time) -> Self {
+    pub fn from_the_start(tape: CaptureBuffer, ends: WireEnds, now: Time) -> Self {
         tape.put(now, ends, Wire::Opened);
         let way = |from_initiator| DirectionState {
             from_initiator,
@@ -48,49 +48,55 @@ impl Recorder {
             bytes_lost: 0,
             redactor: Some(Redactor::new()),
         };
-        Self { tape, ends, hears: way(true), says: way(false), now }
+        Self { buffer: tape, ends, hears: way(true), says: way(false), now }
     }
 
     /// Starts to record a connection in full feature phase, from the next PDU of each direction on. `heard` is the
     /// received part of the PDU in progress; `unsent_bytes` is the length of the queued output.
-    pub fn under_way(tape: Tape, ends: WireEnds, heard: UnderWay<'_>, unsent_bytes: usize, now: Time) -> Self {
+    pub fn from_next_pdu(
+        tape: CaptureBuffer,
+        ends: WireEnds,
+        heard: PduProgress<'_>,
+        unsent_bytes: usize,
+        now: Time,
+    ) -> Self {
         let way = |from_initiator| DirectionState {
             from_initiator,
             place: StreamState::Seeks,
             bytes_lost: 0,
             redactor: None,
         };
-        let mut recorder = Self { tape, ends, hears: way(true), says: way(false), now };
+        let mut recorder = Self { buffer: tape, ends, hears: way(true), says: way(false), now };
         recorder.resync_receive(heard, now);
         recorder.resync_send(unsent_bytes);
         recorder
     }
 
     /// True when the recorder writes to `tape`.
-    pub fn tells(&self, tape: &Tape) -> bool {
-        self.tape.is(tape)
+    pub fn tells(&self, tape: &CaptureBuffer) -> bool {
+        self.buffer.is(tape)
     }
 
     /// True when the capture has ended.
     pub fn is_over(&self) -> bool {
-        self.tape.is_over()
+        self.buffer.is_over()
     }
 
     /// Resynchronizes the receive direction before a receive. `heard` is the received part of the PDU in progress.
-    pub fn resync_receive(&mut self, heard: UnderWay<'_>, now: Time) {
+    pub fn resync_receive(&mut self, heard: PduProgress<'_>, now: Time) {
         // Only a direction that lost its position has to find one.
         if !matches!(self.hears.place, StreamState::Seeks) {
             return;
         }
         match heard {
             // The start of this PDU is gone, so its rest is skipped.
-            UnderWay::Left(left) => self.hears.place = StreamState::Skips(left),
-            UnderWay::Begun(begun) => {
+            PduProgress::Remaining(left) => self.hears.place = StreamState::Skips(left),
+            PduProgress::Buffered(begun) => {
                 self.hears.place = StreamState::Records;
                 // The start of the PDU is still in the receive buffer, so it is recorded after the fact.
                 self.hears.bytes_lost = self.hears.bytes_lost.saturating_sub(begun.len() as u64);
                 if !begun.is_empty() {
-                    self.heard(begun, now);
+                    self.record_received(begun, now);
                 }
             }
         }
@@ -104,9 +110,9 @@ impl Recorder {
     }
 
     /// Records bytes received from the initiator.
-    pub fn heard(&mut self, bytes: &[u8], now: Time) {
+    pub fn record_received(&mut self, bytes: &[u8], now: Time) {
         self.now = now;
-        self.hears.take(&self.tape, self.ends, &[IoSlice::new(bytes)], bytes.len(), now);
+        self.hears.take(&self.buffer, self.ends, &[IoSlice::new(bytes)], bytes.len(), now);
     }
 
     /// Sets the end time of the connection.
@@ -115,14 +121,14 @@ impl Recorder {
     }
 
     /// Records the first `len` bytes of `slices`, which were sent.
-    pub fn said(&mut self, slices: &[IoSlice<'_>], len: usize, now: Time) {
+    pub fn record_sent(&mut self, slices: &[IoSlice<'_>], len: usize, now: Time) {
         self.now = now;
-        self.says.take(&self.tape, self.ends, slices, len, now);
+        self.says.take(&self.buffer, self.ends, slices, len, now);
     }
 }
 
 impl DirectionState {
-    fn take(&mut self, tape: &Tape, ends: WireEnds, slices: &[IoSlice<'_>], len: usize, now: Time) {
+    fn take(&mut self, tape: &CaptureBuffer, ends: WireEnds, slices: &[IoSlice<'_>], len: usize, now: Time) {
         // The captured part starts at a PDU boundary within these bytes.
         let skipped = match self.place {
             StreamState::Records => 0,
@@ -157,7 +163,7 @@ impl DirectionState {
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        self.tape.put(self.now, self.ends, Wire::Closed);
+        self.buffer.put(self.now, self.ends, Wire::Closed);
     }
 }
 
@@ -183,9 +189,9 @@ mod tests {
 
     const PDU: [u8; 48] = [0; 48];
 
-    fn tape(bytes_max: usize) -> Tape {
+    fn tape(bytes_max: usize) -> CaptureBuffer {
         let since = (Time(5), Duration::from_secs(7));
-        Tape::at(Scope::Session(SessionId(1)), bytes_max, Duration::from_secs(60), since)
+        CaptureBuffer::at(Scope::Session(SessionId(1)), bytes_max, Duration::from_secs(60), since)
     }
 
     fn ends() -> WireEnds {
@@ -194,7 +200,7 @@ mod tests {
     }
 
     /// Returns the records of the receive direction since the previous call: bytes lost before, and bytes.
-    fn heard(tape: &Tape) -> Vec<(u64, usize)> {
+    fn heard(tape: &CaptureBuffer) -> Vec<(u64, usize)> {
         let pieces = tape.next().now_or_never().map(|told| told.pieces).unwrap_or_default().into_iter();
         let moved = |what| match what {
             Wire::Moved { from_initiator: true, bytes_lost, bytes } => Some((bytes_lost, bytes.len())),
@@ -206,10 +212,10 @@ mod tests {
     #[test]
     fn recording_under_way_begins_with_the_next_pdu_of_each_direction() {
         let tape = tape(9999);
-        let mut recorder = Recorder::under_way(tape.clone(), ends(), UnderWay::Left(10), 20, Time(5));
-        recorder.heard(&PDU[..4], Time(5));
-        recorder.heard(&PDU[..16], Time(1_000_000_005));
-        recorder.said(&[IoSlice::new(&PDU[..15]), IoSlice::new(&PDU)], 30, Time(5));
+        let mut recorder = Recorder::from_next_pdu(tape.clone(), ends(), PduProgress::Remaining(10), 20, Time(5));
+        recorder.record_received(&PDU[..4], Time(5));
+        recorder.record_received(&PDU[..16], Time(1_000_000_005));
+        recorder.record_sent(&[IoSlice::new(&PDU[..15]), IoSlice::new(&PDU)], 30, Time(5));
         let told = tape.next().now_or_never().expect("something").pieces;
         let sizes = told.iter().map(|piece| match &piece.what {
             Wire::Moved { bytes, .. } => bytes.len(),
@@ -217,7 +223,7 @@ mod tests {
         });
         assert_eq!(sizes.collect::<Vec<_>>(), [10, 10]);
         assert_eq!(told[0].at_ns, 8_000_000_000, "the date, from the clock that only goes forward");
-        let begun = Recorder::under_way(tape.clone(), ends(), UnderWay::Begun(&PDU[..5]), 0, Time(5));
+        let begun = Recorder::from_next_pdu(tape.clone(), ends(), PduProgress::Buffered(&PDU[..5]), 0, Time(5));
         assert_eq!(heard(&tape), [(0, 5)], "what has come of the next PDU is its beginning");
         drop(begun);
     }
@@ -226,7 +232,7 @@ mod tests {
     fn end_of_a_connection_is_recorded_when_it_is_and_not_when_it_spoke_last() {
         let tape = tape(9999);
         let mut recorder = Recorder::from_the_start(tape.clone(), ends(), Time(5));
-        recorder.heard(&PDU, Time(5));
+        recorder.record_received(&PDU, Time(5));
         recorder.end_at(Time(4_900_000_005));
         drop(recorder);
         let told = tape.next().now_or_never().expect("something").pieces;
@@ -237,15 +243,15 @@ mod tests {
     #[test]
     fn what_is_lost_is_counted_and_the_next_pdu_is_found() {
         let tape = tape(400);
-        let mut recorder = Recorder::under_way(tape.clone(), ends(), UnderWay::Begun(&[]), 0, Time(5));
+        let mut recorder = Recorder::from_next_pdu(tape.clone(), ends(), PduProgress::Buffered(&[]), 0, Time(5));
         for _ in 0..4 {
-            recorder.heard(&PDU, Time(5));
+            recorder.record_received(&PDU, Time(5));
         }
         let told = tape.next().now_or_never().expect("something");
         assert_eq!((told.pieces.len(), told.lost), (2, 2));
-        recorder.resync_receive(UnderWay::Left(8), Time(5));
-        recorder.heard(&PDU[..8], Time(5));
-        recorder.heard(&PDU, Time(5));
+        recorder.resync_receive(PduProgress::Remaining(8), Time(5));
+        recorder.record_received(&PDU[..8], Time(5));
+        recorder.record_received(&PDU, Time(5));
         assert_eq!(heard(&tape), [(2 * 48 + 8, 48)]);
     }
 
@@ -255,13 +261,13 @@ mod tests {
         let tape = tape(410);
         let mut recorder = Recorder::from_the_start(tape.clone(), ends(), Time(5));
         let login: Vec<u8> = [0x43, 0x40, 0, 0, 0, 0, 0, 100].into_iter().chain([0; 140]).collect();
-        recorder.heard(&login, Time(5));
+        recorder.record_received(&login, Time(5));
         assert_eq!(heard(&tape), [(0, 148)]);
-        recorder.heard(&login.repeat(3), Time(5));
-        recorder.resync_receive(UnderWay::Begun(&[]), Time(5));
-        recorder.heard(b"CHAP_R=0x1234", Time(5));
+        recorder.record_received(&login.repeat(3), Time(5));
+        recorder.resync_receive(PduProgress::Buffered(&[]), Time(5));
+        recorder.record_received(b"CHAP_R=0x1234", Time(5));
         assert_eq!(heard(&tape), []);
-        recorder.said(&[IoSlice::new(&login)], login.len(), Time(5));
+        recorder.record_sent(&[IoSlice::new(&login)], login.len(), Time(5));
         assert_eq!(tape.next().now_or_never().expect("something").pieces.len(), 1, "the other direction goes on");
     }
 }

@@ -17,12 +17,12 @@ impl<W: World> ScsiUnit<W> {
         // The nexus may have been detached while its command was in progress.
         let port = self.logical_unit.initiator(nexus);
         let who = port.map_or("a closed session".to_owned(), |port| port.name);
-        self.conflicts.happened(&who, || {
+        self.conflicts.record(&who, || {
             let (name, operation) = (&self.unit.name, cdb.operation_name());
             let report = self.reservation_report();
             let kind = report.as_ref().and_then(|report| report.kind);
             let registers = kind.is_none_or(ReservationKind::is_shared_by_registrants);
-            let held = report.and_then(|report| report.told());
+            let held = report.and_then(|report| report.description());
             let held = held.unwrap_or_else(|| "other hosts are registered".to_owned());
             // PERSISTENT RESERVE OUT conflicts on the key, independent of the holder: SPC-4 §5.12.5 and following.
             let (why, there) = match operation.starts_with("PERSISTENT RESERVE OUT") {

@@ -6,7 +6,7 @@
 
 use super::ScsiUnit;
 use block::BlockDevice;
-use engine::unit::Clock;
+use engine::unit::CommandStart;
 use model::{Refusal, TraceReport, Traced, TracedCommand, VolumeName, code};
 use scsi::{Cdb, NexusId, Outcome};
 use shard::{Time, World};
@@ -52,7 +52,7 @@ pub(super) struct Ended<'a> {
     /// CDB of the command.
     pub cdb: Cdb,
     /// Start time.
-    pub clock: Clock,
+    pub clock: CommandStart,
     /// Completion time.
     pub ended: Time,
     /// Data-out bytes received with the command.
@@ -146,7 +146,7 @@ impl Tracer {
             commands_max: ring.map_or(0, |ring| ring.taken.commands),
             kept: of(|ring| ring.commands.len() as u64),
             overwritten: of(Ring::overwritten),
-            unended: ring.map_or(0, |ring| ring.unended(self.begun.get())),
+            incomplete: ring.map_or(0, |ring| ring.unended(self.begun.get())),
             sessions: u32::try_from(of(|ring| ring.sessions.names.len() as u64)).unwrap_or(u32::MAX),
             running_ms: ring.map_or(0, |ring| now.since(ring.since).as_millis() as u64),
         }

@@ -1,9 +1,9 @@
 //! CHAP authentication of hosts and of discovery sessions.
 
-use crate::access::{Access, Consent};
+use crate::access::{Access, Confirmation};
 use crate::core::Core;
 use crate::request::{NewChap, SetAuth, SetDiscovery};
-use crate::state::{ChapRecord, ProofRecord, State};
+use crate::state::{ChapRecord, CredentialsRecord, State};
 use crate::view::AuthReport;
 use model::{Refusal, code};
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// Requested change of CHAP credentials.
 #[derive(Default)]
-pub(crate) struct ProofChange {
+pub(crate) struct CredentialsChange {
     pub chap: Option<NewChap>,
     pub mutual_chap: Option<NewChap>,
     /// Removes the credentials of both directions, except those given.
@@ -37,16 +37,16 @@ impl Authentication {
     ///
     /// *Errors*: the CHAP settings are inconsistent.
     pub async fn set(&self, request: SetAuth) -> Result<AuthReport, Refusal> {
-        let turn = self.core.turn().await;
+        let turn = self.core.lock_changes().await;
         let mut next = State::clone(&self.core.state());
         let auth = &mut next.auth;
-        auth.weakest = request.weakest.unwrap_or(auth.weakest);
+        auth.weakest = request.min_algorithm.unwrap_or(auth.weakest);
         match request.discovery {
             None => {}
             Some(SetDiscovery::Host {}) => auth.discovery = None,
-            Some(SetDiscovery::Open {}) => auth.discovery = Some(ProofRecord::default()),
+            Some(SetDiscovery::Open {}) => auth.discovery = Some(CredentialsRecord::default()),
             Some(SetDiscovery::Own { chap, mutual_chap, no_mutual_chap }) => {
-                let change = ProofChange { chap, mutual_chap, no_mutual_chap, no_chap: false };
+                let change = CredentialsChange { chap, mutual_chap, no_mutual_chap, no_chap: false };
                 let before = auth.discovery.take().unwrap_or_default();
                 let node = self.core.settings.node.as_str();
                 let after = before.changed(change, "discovery", node)?;
@@ -61,19 +61,19 @@ impl Authentication {
                 auth.discovery = Some(after);
             }
         }
-        admit_proofs(&next)?;
+        admit_credentials(&next)?;
         let auth = next.auth;
         let report = AuthReport::of(&auth);
-        self.access.commit(&turn, Consent::forced(false), |state| state.auth = auth).await?;
+        self.access.commit(&turn, Confirmation::forced(false), |state| state.auth = auth).await?;
         Ok(report)
     }
 }
 
-impl ProofRecord {
+impl CredentialsRecord {
     /// Applies the change; `own` and `ours` are the default CHAP names.
     ///
     /// *Errors*: a CHAP name or secret is invalid, or the secret is missing.
-    pub(crate) fn changed(self, change: ProofChange, own: &str, ours: &str) -> Result<Self, Refusal> {
+    pub(crate) fn changed(self, change: CredentialsChange, own: &str, ours: &str) -> Result<Self, Refusal> {
         let chap = if change.no_chap { None } else { self.chap };
         // Mutual CHAP depends on CHAP: a target authenticates itself only to an initiator that does so, too.
         let mutual_chap = if change.no_chap || change.no_mutual_chap { None } else { self.mutual_chap };
@@ -108,10 +108,10 @@ fn renewed(before: Option<ChapRecord>, given: Option<NewChap>, user: &str) -> Re
 /// Admits the credentials of both directions, of all hosts and of discovery. A secret of this array must not be
 /// the secret of any initiator: that initiator could answer our challenge by sending it back to us. *Source*:
 /// RFC 7143 §9.2.1.
-pub(crate) fn admit_proofs(state: &State) -> Result<(), Refusal> {
+pub(crate) fn admit_credentials(state: &State) -> Result<(), Refusal> {
     let hosts = state.hosts.iter().map(|(name, record)| (format!("host {name}"), &record.proof));
     let discovery = state.auth.discovery.iter().map(|proof| ("discovery".to_owned(), proof));
-    let proofs: Vec<(String, &ProofRecord)> = hosts.chain(discovery).collect();
+    let proofs: Vec<(String, &CredentialsRecord)> = hosts.chain(discovery).collect();
     let mut proven: BTreeMap<&[u8], &str> = BTreeMap::new();
     // Reversed, so that among equal secrets the first host is the one named in the refusal.
     for (who, proof) in proofs.iter().rev() {

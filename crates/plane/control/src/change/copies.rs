@@ -25,7 +25,7 @@ impl Copies {
     /// *Errors*: there is no such source or pool, one of them has no pool or no map, the name is taken, or
     /// there is not enough space. Nothing is changed then.
     pub async fn start(&self, request: NewCopy) -> Result<VolumeReport, Refusal> {
-        let _turn = self.core.turn().await;
+        let _turn = self.core.lock_changes().await;
         let NewCopy { source, name } = request;
         self.volumes.admit_mapped(source.volume()).await?;
         if let CopySource::Snapshot(snapshot) = &source {

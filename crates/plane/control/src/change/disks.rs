@@ -1,10 +1,10 @@
 //! Disks of the array: add, remove, locate, list.
 
+use crate::backing::BackingIdentity;
+pub(crate) use crate::backing::admit_path;
 use crate::core::Core;
 use crate::devices::Devices;
 use crate::health::Health;
-use crate::medium::Medium;
-pub(crate) use crate::medium::admit_path;
 use crate::request::{Locate, NewDisk};
 use crate::state::DiskRecord;
 use crate::store::sync_dir;
@@ -36,7 +36,7 @@ impl Disks {
             return self.add_remote(request).await;
         }
         admit_local(&request)?;
-        let turn = self.core.turn().await;
+        let turn = self.core.lock_changes().await;
         let state = self.core.state();
         let path = admit_path(&request.path)?;
         admit_not_own(&self.core, &path)?;
@@ -100,7 +100,7 @@ impl Disks {
     ///
     /// *Errors*: there is none of this name, or an open pool uses it.
     pub async fn remove(&self, name: &DiskName) -> Result<(), Refusal> {
-        let turn = self.core.turn().await;
+        let turn = self.core.lock_changes().await;
         self.core.state().disk(name)?;
         let report = self.opened(name).await?;
         if let Some(report) = &report {
@@ -148,14 +148,14 @@ impl Disks {
     /// Admits a path that leads to neither a known disk nor a volume, under any name.
     fn admit_unknown(&self, path: &Path) -> Result<(), Refusal> {
         let state = self.core.state();
-        let Some(medium) = Medium::at(path) else {
+        let Some(medium) = BackingIdentity::at(path) else {
             return Err(Refusal::new(
                 code::DISK_UNREADABLE,
                 format!("{} does not exist", path.display()),
                 "give the path of a block device or a regular file, or create a file with --create SIZE",
             ));
         };
-        let same = |other: &str| Medium::at(other) == Some(medium);
+        let same = |other: &str| BackingIdentity::at(other) == Some(medium);
         if let Some((name, _)) = state.disks.iter().find(|(_, record)| same(&record.path)) {
             return Err(disk_known(path, name));
         }

@@ -1,6 +1,6 @@
 //! Access diagnosis: checks everything between a host and a volume, point by point. Nothing is changed.
 
-mod stops;
+mod obstacles;
 
 use crate::change::hosts::unknown_host;
 use crate::change::presentations::Presentations;
@@ -23,34 +23,34 @@ pub struct Explanation {
     pub volume: VolumeName,
     /// True when the volume is mapped to the host, or will be at its next login. A point that is not good may
     /// still keep the host from using it.
-    pub sees: bool,
+    pub has_access: bool,
     /// All checks, from the volume to the host.
-    pub points: Vec<Point>,
+    pub checks: Vec<Point>,
 }
 
 /// One check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Point {
     /// False when this keeps the host from the volume, or from using it.
-    pub good: bool,
+    pub passed: bool,
     /// Result, as a sentence without a full stop.
-    pub sentence: String,
+    pub message: String,
     /// Action that would change it, where one is needed.
     pub remedy: Option<String>,
 }
 
 impl Point {
     fn good(sentence: impl Into<String>) -> Self {
-        Self { good: true, sentence: sentence.into(), remedy: None }
+        Self { passed: true, message: sentence.into(), remedy: None }
     }
 
     fn bad(sentence: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { good: false, sentence: sentence.into(), remedy: Some(remedy.into()) }
+        Self { passed: false, message: sentence.into(), remedy: Some(remedy.into()) }
     }
 
     /// Builds a note: it does not block access, but deserves attention.
     fn note(sentence: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { good: true, ..Self::bad(sentence, remedy) }
+        Self { passed: true, ..Self::bad(sentence, remedy) }
     }
 }
 
@@ -78,15 +78,15 @@ impl Presentations {
         let is_reached = ways.iter().any(AccessPath::is_open);
         points.extend(ways.iter().map(|way| way.point(is_reached)));
         // The first point is the state of the volume.
-        let sees = points[0].good && is_reached;
-        points.extend(stops::of_groups(&state, &ways));
-        let names = stops::names_of(host, &state.hosts[host], &sessions);
-        points.extend(stops::of_reservation(volume, report.reservation.as_deref(), host, &names));
+        let sees = points[0].passed && is_reached;
+        points.extend(obstacles::of_groups(&state, &ways));
+        let names = obstacles::names_of(host, &state.hosts[host], &sessions);
+        points.extend(obstacles::of_reservation(volume, report.reservation.as_deref(), host, &names));
         points.extend(of_others(&state, host, volume));
         points.extend(of_proof(&state, host));
-        points.extend(stops::of_refused(&self.refused_logins.list().await?, &names));
+        points.extend(obstacles::of_refused(&self.refused_logins.list().await?, &names));
         points.push(of_sessions(host, &shown, &state, &sessions));
-        Ok(Explanation { host: host.clone(), volume: volume.clone(), sees, points })
+        Ok(Explanation { host: host.clone(), volume: volume.clone(), has_access: sees, checks: points })
     }
 }
 
@@ -156,7 +156,7 @@ impl<'a> AccessPath<'a> {
         }
         let groups = groups_of(self.shown);
         let sentence = format!("no portal{groups} that accepts sessions provides LUN {lun} of target {target}");
-        Point { good: is_reached, ..Point::bad(sentence, self.remedy()) }
+        Point { passed: is_reached, ..Point::bad(sentence, self.remedy()) }
     }
 
     /// Returns the action that would make it reachable.

@@ -1,6 +1,6 @@
 //! Host groups: create, change, remove.
 
-use crate::access::{Access, Consent};
+use crate::access::{Access, Confirmation};
 use crate::change::hosts::unknown_host;
 use crate::core::Core;
 use crate::request::{GroupChange, NewHostGroup, Removal};
@@ -22,7 +22,7 @@ impl HostGroups {
     ///
     /// *Errors*: its name is taken, or a host is unknown.
     pub async fn add(&self, request: NewHostGroup) -> Result<HostGroupReport, Refusal> {
-        let turn = self.core.turn().await;
+        let turn = self.core.lock_changes().await;
         let (name, state) = (request.name, self.core.state());
         // Hosts and groups share one name space, because a presentation names either.
         if state.is_taken(&name) {
@@ -40,7 +40,7 @@ impl HostGroups {
             former_luns: Vec::new(),
         };
         self.access
-            .commit(&turn, Consent::forced(false), |state| {
+            .commit(&turn, Confirmation::forced(false), |state| {
                 state.groups.insert(name, hosts);
             })
             .await?;
@@ -52,7 +52,7 @@ impl HostGroups {
     /// *Errors*: the group or a host is unknown; a joining host has or had another volume under a LUN of the
     /// group; or sessions of a leaving host would lose access, and `force` is not set.
     pub async fn change(&self, name: &Name, change: GroupChange) -> Result<HostGroupReport, Refusal> {
-        let turn = self.core.turn().await;
+        let turn = self.core.lock_changes().await;
         let state = self.core.state();
         let mut hosts = state.groups.get(name).cloned().ok_or_else(|| unknown_group(name))?;
         // Removed before added, so that a host in both lists is in the group.
@@ -73,7 +73,7 @@ impl HostGroups {
         }
         hosts.extend(change.join);
         self.access
-            .commit(&turn, Consent::forced(change.force), |state| {
+            .commit(&turn, Confirmation::forced(change.force), |state| {
                 state.groups.insert(name.clone(), hosts);
             })
             .await?;
@@ -84,7 +84,7 @@ impl HostGroups {
     ///
     /// *Errors*: there is none of this name; or volumes are presented to it, and `force` is not set.
     pub async fn remove(&self, name: &Name, request: Removal) -> Result<(), Refusal> {
-        let turn = self.core.turn().await;
+        let turn = self.core.lock_changes().await;
         let state = self.core.state();
         if !state.groups.contains_key(name) {
             return Err(unknown_group(name));
@@ -99,7 +99,7 @@ impl HostGroups {
             let hint = format!("unpresent it first with blockyard unpresent {} {name}", seen.volume);
             return Err(self.access.in_use(Refusal::new(code::HOST_IN_USE, message, hint), removal).await);
         }
-        self.access.commit(&turn, Consent::forced(request.force), removal).await
+        self.access.commit(&turn, Confirmation::forced(request.force), removal).await
     }
 
     /// Lists all host groups.

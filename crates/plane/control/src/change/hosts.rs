@@ -1,10 +1,10 @@
 //! Hosts: add, change, remove.
 
-use crate::access::{Access, Consent};
-use crate::change::auth::{ProofChange, admit_proofs};
+use crate::access::{Access, Confirmation};
+use crate::change::auth::{CredentialsChange, admit_credentials};
 use crate::core::Core;
 use crate::request::{HostChange, NewHost, Removal};
-use crate::state::{HostRecord, ProofRecord, State};
+use crate::state::{CredentialsRecord, HostRecord, State};
 pub(crate) use crate::unknown::{unknown_host, unknown_target};
 use crate::view::HostReport;
 use model::{Iqn, Name, Network, Refusal, code};
@@ -24,7 +24,7 @@ impl Hosts {
     /// inconsistent; or sessions of its initiators, which a host for any initiator has admitted, would lose
     /// access, and `force` is not set.
     pub async fn add(&self, request: NewHost) -> Result<HostReport, Refusal> {
-        let turn = self.core.turn().await;
+        let turn = self.core.lock_changes().await;
         let name = request.name.clone();
         let state = self.core.state();
         if state.is_taken(&name) {
@@ -35,17 +35,17 @@ impl Hosts {
             ));
         }
         let NewHost { chap, mutual_chap, .. } = request;
-        let change = ProofChange { chap, mutual_chap, ..ProofChange::default() };
+        let change = CredentialsChange { chap, mutual_chap, ..CredentialsChange::default() };
         let record = HostRecord {
             any: request.any,
             initiators: request.initiators,
             networks: request.networks,
-            proof: ProofRecord::default().changed(change, name.as_str(), self.core.settings.node.as_str())?,
+            proof: CredentialsRecord::default().changed(change, name.as_str(), self.core.settings.node.as_str())?,
         };
         admit_host(&state, &name, &record)?;
         let (given, force) = (name.clone(), request.force);
         self.access
-            .commit(&turn, Consent::forced(force), |state| {
+            .commit(&turn, Confirmation::forced(force), |state| {
                 state.hosts.insert(name, record);
             })
             .await?;
@@ -58,7 +58,7 @@ impl Hosts {
     /// *Errors*: there is none of this name, or the result could not be added as a host; or sessions with
     /// mappings would end, and `force` is not set.
     pub async fn change(&self, name: &Name, change: HostChange) -> Result<HostReport, Refusal> {
-        let turn = self.core.turn().await;
+        let turn = self.core.lock_changes().await;
         let state = self.core.state();
         let mut record = state.hosts.get(name).cloned().ok_or_else(|| unknown_host(name))?;
         // An initiator that the host does not have is most likely a typing error, so nothing is changed.
@@ -70,9 +70,9 @@ impl Hosts {
         record.initiators.retain(|initiator| !change.remove_initiators.contains(initiator));
         record.networks = networks_after(name, record.networks, &change)?;
         record.initiators.extend(change.add_initiators);
-        let consent = Consent::forced(change.force);
+        let consent = Confirmation::forced(change.force);
         let HostChange { chap, mutual_chap, no_chap, no_mutual_chap, .. } = change;
-        let change = ProofChange { chap, mutual_chap, no_chap, no_mutual_chap };
+        let change = CredentialsChange { chap, mutual_chap, no_chap, no_mutual_chap };
         record.proof = record.proof.changed(change, name.as_str(), self.core.settings.node.as_str())?;
         admit_host(&state, name, &record)?;
         self.access
@@ -88,7 +88,7 @@ impl Hosts {
     /// *Errors*: there is none of this name; or volumes are presented to it or it is in a group, and `force` is
     /// not set.
     pub async fn remove(&self, name: &Name, request: Removal) -> Result<(), Refusal> {
-        let turn = self.core.turn().await;
+        let turn = self.core.lock_changes().await;
         let state = self.core.state();
         if !state.hosts.contains_key(name) {
             return Err(unknown_host(name));
@@ -101,7 +101,7 @@ impl Hosts {
         if let Some(refusal) = host_in_use(&state, name).filter(|_| !request.force) {
             return Err(self.access.in_use(refusal, removal).await);
         }
-        self.access.commit(&turn, Consent::forced(request.force), removal).await
+        self.access.commit(&turn, Confirmation::forced(request.force), removal).await
     }
 
     /// Lists all hosts.
@@ -176,7 +176,7 @@ pub(crate) fn admit_host(state: &State, name: &Name, record: &HostRecord) -> Res
     // CHAP secrets are compared across all hosts, so the check needs the complete state.
     let mut next = State::clone(state);
     next.hosts.insert(name.clone(), record.clone());
-    admit_proofs(&next)
+    admit_credentials(&next)
 }
 
 fn any_taken(owner: &Name) -> Refusal {
@@ -210,7 +210,7 @@ pub(crate) fn admit_hosts(state: &State) -> Result<(), Refusal> {
             }
         }
     }
-    admit_proofs(state)
+    admit_credentials(state)
 }
 
 fn admit_shape(name: &Name, record: &HostRecord) -> Result<(), Refusal> {

@@ -12,7 +12,7 @@ impl Pools {
     /// missing, in use or named twice; a single disk for a redundant pool is not confirmed; or the refusal of
     /// the data plane. Nothing is changed then.
     pub async fn add_log(&self, name: &Name, request: AddLog) -> Result<PoolReport, Refusal> {
-        let turn = self.core.turn().await;
+        let turn = self.core.lock_changes().await;
         self.admit_open(name).await?;
         let pool = self.report(name).await?;
         if pool.log.is_some() {
@@ -51,7 +51,7 @@ impl Pools {
     /// or waits for its content without giving that up; it is to be given up though it can be read, or without
     /// confirmation. Nothing is changed then.
     pub async fn remove_log(&self, name: &Name, request: RemoveLog) -> Result<PoolReport, Refusal> {
-        let turn = self.core.turn().await;
+        let turn = self.core.lock_changes().await;
         self.admit_open(name).await?;
         let pool = self.report(name).await?;
         let Some(log) = pool.log else {

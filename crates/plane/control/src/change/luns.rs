@@ -3,7 +3,7 @@
 use crate::access::Access;
 use crate::change::host_groups::{HostGroups, unknown_group};
 use crate::change::hosts::{Hosts, unknown_host};
-use crate::state::lun_memory::Former;
+use crate::state::lun_history::FormerMapping;
 use crate::view::FormerLun;
 use model::{EVERYONE, Iqn, Name, Refusal};
 
@@ -35,7 +35,7 @@ impl Access {
         is_one: bool,
         unknown: fn(&Name) -> Refusal,
     ) -> Result<Vec<FormerLun>, Refusal> {
-        let turn = self.core.turn().await;
+        let turn = self.core.lock_changes().await;
         if !is_one {
             return Err(unknown(name));
         }
@@ -46,8 +46,8 @@ impl Access {
 }
 
 impl FormerLun {
-    pub(crate) fn of((target, former): (&Iqn, &Former)) -> Self {
-        let Former { lun, volume, volume_id } = former.clone();
+    pub(crate) fn of((target, former): (&Iqn, &FormerMapping)) -> Self {
+        let FormerMapping { lun, volume, volume_id } = former.clone();
         Self { target: target.clone(), lun, volume, volume_id }
     }
 }

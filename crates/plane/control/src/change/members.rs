@@ -11,7 +11,7 @@ impl Pools {
     ///
     /// *Errors*: it is unknown or in no pool, has failed already, or the pool cannot spare it.
     pub async fn fail_disk(&self, name: &DiskName) -> Result<PoolReport, Refusal> {
-        let _turn = self.core.turn().await;
+        let _turn = self.core.lock_changes().await;
         self.core.state().disk(name)?;
         if self.disks.opened(name).await?.is_none() {
             return Err(missing(name));
@@ -25,7 +25,7 @@ impl Pools {
     /// *Errors*: one of them is unknown, the first is healthy without both `force` and confirmation, the second
     /// is missing, in use, too small or holds foreign data.
     pub async fn replace_disk(&self, name: &DiskName, request: Replace) -> Result<PoolReport, Refusal> {
-        let turn = self.core.turn().await;
+        let turn = self.core.lock_changes().await;
         self.core.state().disk(name)?;
         self.core.state().disk(&request.replacement)?;
         if self.disks.opened(&request.replacement).await?.is_none() {

@@ -3,13 +3,13 @@
 //! Called by the API, by the start and by the reconcile loop. Nothing here writes to a disk itself: the data
 //! plane does, and is ordered only after the checks.
 
-use crate::access::{Access, Consent};
+use crate::access::{Access, Confirmation};
+use crate::backing::BackingIdentity;
 use crate::change::disks::{Disks, admit_former, admit_unused, missing};
 use crate::change::volumes::Volumes;
-use crate::coming_spares::PendingReplacements;
 use crate::core::Core;
 use crate::engine::unexpected;
-use crate::medium::Medium;
+use crate::pending_replacements::PendingReplacements;
 use crate::request::{AddGroup, AddMember, GrowPool, ImportPool, NewGroup, NewPool, PoolKeyText, Removal, SecretText};
 use crate::state::{KeyRecord, PendingRecord, PoolRecord, PresentationRecord, ReadOnlyRecord, SpareRecord, State};
 use crate::system::random;
@@ -35,7 +35,7 @@ pub struct Pools {
     /// be opened.
     pub(crate) opening: tokio::sync::RwLock<()>,
     /// Pending spare replacements of members that are still waited for.
-    pub(crate) coming_spares: PendingReplacements,
+    pub(crate) pending_replacements: PendingReplacements,
 }
 
 impl Pools {
@@ -44,7 +44,7 @@ impl Pools {
     /// *Errors*: the name is taken, a group has too few disks, a disk is unknown, missing, in use or named
     /// twice; or the refusal of the data plane. Nothing is changed then.
     pub async fn create(&self, request: NewPool) -> Result<PoolReport, Refusal> {
-        let turn = self.core.turn().await;
+        let turn = self.core.lock_changes().await;
         if self.core.state().pools.contains_key(&request.name) {
             return Err(pool_name_taken(&request.name));
         }
@@ -88,7 +88,7 @@ impl Pools {
     /// *Errors*: there is no pool of this name, or it is not open; the group has too few disks, a disk is
     /// unknown, missing, in use or named twice; or the refusal of the data plane. Nothing is changed then.
     pub async fn add_group(&self, name: &Name, request: AddGroup) -> Result<PoolReport, Refusal> {
-        let turn = self.core.turn().await;
+        let turn = self.core.lock_changes().await;
         self.admit_open(name).await?;
         self.admit_groups(std::slice::from_ref(&request.group), request.force).await?;
         let (group, force) = (spec(request.group), request.force);
@@ -104,7 +104,7 @@ impl Pools {
     /// *Errors*: there is no pool of this name, or it is not open; the disk is unknown, missing or in use; or
     /// the refusal of the data plane. Nothing is changed then.
     pub async fn add_member(&self, name: &Name, request: AddMember) -> Result<PoolReport, Refusal> {
-        let turn = self.core.turn().await;
+        let turn = self.core.lock_changes().await;
         self.admit_open(name).await?;
         self.admit_members(std::slice::from_ref(&request.disk), request.force).await?;
         let AddMember { disk, group, force } = request;
@@ -120,7 +120,7 @@ impl Pools {
     /// *Errors*: there is no pool of this name, or it is not open; or the refusal of the data plane. Nothing is
     /// changed then.
     pub async fn grow(&self, name: &Name, request: GrowPool) -> Result<PoolReport, Refusal> {
-        let turn = self.core.turn().await;
+        let turn = self.core.lock_changes().await;
         self.admit_open(name).await?;
         self.core
             .engine
@@ -140,7 +140,7 @@ impl Pools {
         let state = self.core.state();
         let record = state.pools.get(name).ok_or_else(|| unknown(name))?;
         let pools = self.core.engine.pools(Order::Pools).await?;
-        let waiting = self.access.absences.of(name);
+        let waiting = self.access.closed_pools.of(name);
         let open = pools.into_iter().find(|pool| pool.name == *name);
         open.ok_or_else(|| not_open(name, record.read_only.is_some(), waiting.as_ref()))
     }
@@ -164,7 +164,7 @@ impl Pools {
         let record = read_only.then_some(ReadOnlyRecord { force, accept_log_loss, key: record });
         // Keeps the search for disks out while the pool is opened.
         let _opening = self.opening.read().await;
-        let turn = self.core.turn().await;
+        let turn = self.core.lock_changes().await;
         // Disks may have been attached since the start.
         self.disks.open_all(&turn).await?;
         let shown = self.close_to_import(name, read_only).await?;
@@ -188,7 +188,7 @@ impl Pools {
                 return Err(refusal);
             }
         };
-        let turn = self.core.turn().await;
+        let turn = self.core.lock_changes().await;
         self.core.commit(&turn, |state| {
             state.learn(&pool);
             state.set_read_only(&pool.name, record);
@@ -196,7 +196,7 @@ impl Pools {
         // Settings first, access last: hosts are admitted to volumes that already have their policies.
         self.apply_policy(&pool.name).await?;
         self.volumes.apply_policies(&turn, &pool.name).await?;
-        self.access.absences.forget(&pool.name);
+        self.access.closed_pools.forget(&pool.name);
         // Volumes may have been deleted while another node had the pool.
         self.access.drop_dangling(&turn).await?;
         self.volumes.learn_shapes(&turn).await?;
@@ -242,11 +242,11 @@ impl Pools {
         }
         let Some(known) = known else { return Ok(()) };
         {
-            let turn = self.core.turn().await;
+            let turn = self.core.lock_changes().await;
             self.core.commit(&turn, |state| state.set_read_only(name, known.read_only.clone()))?;
         }
         if shown && let Some(pool) = self.open_known(name, &known).await {
-            self.settle(&self.core.turn().await, &pool).await?;
+            self.settle(&self.core.lock_changes().await, &pool).await?;
         }
         Ok(())
     }
@@ -268,13 +268,13 @@ impl Pools {
     /// *Errors*: there is none of this name, it is not open; or its volumes are presented, and `force` is not
     /// set.
     pub async fn export(&self, name: &Name, request: Removal) -> Result<(), Refusal> {
-        let turn = self.core.turn().await;
+        let turn = self.core.lock_changes().await;
         self.admit_open(name).await?;
         let state = self.core.state();
         let unpresented = |state: &mut State| state.presentations.retain(|seen| seen.volume.pool() != Some(name));
         match state.presentations.iter().find(|seen| seen.volume.pool() == Some(name)) {
             None => {}
-            Some(_) if request.force => self.access.commit(&turn, Consent::forced(true), unpresented).await?,
+            Some(_) if request.force => self.access.commit(&turn, Confirmation::forced(true), unpresented).await?,
             Some(PresentationRecord { volume, host, .. }) => {
                 let message = format!("volume {volume} of pool {name} is presented to host {host}");
                 let hint = format!("unpresent it first with blockyard unpresent {volume} {host}");
@@ -299,7 +299,7 @@ impl Pools {
     ///
     /// *Errors*: there is none of this name, it has volumes, or it is not open.
     pub async fn destroy(&self, name: &Name) -> Result<(), Refusal> {
-        let turn = self.core.turn().await;
+        let turn = self.core.lock_changes().await;
         let before = self.core.state();
         let pool = self.admit_open(name).await?;
         let record = before.pools.get(name).ok_or_else(|| unknown(name))?;
@@ -352,7 +352,7 @@ impl Pools {
             .filter_map(|disk| disk.name.clone().map(|name| (name, disk)))
             .collect();
         let mut seen = BTreeSet::new();
-        let mut media: BTreeMap<Medium, &DiskName> = BTreeMap::new();
+        let mut media: BTreeMap<BackingIdentity, &DiskName> = BTreeMap::new();
         for disk in disks {
             if self.core.state().disk(disk)?.spare.is_some() {
                 let hint = format!("choose another disk, or run blockyard disk spare remove {disk} first");
@@ -365,7 +365,7 @@ impl Pools {
                 return Err(Refusal::new(code::DISK_IN_USE, message, "list each disk once"));
             }
             // Two names may lead to one device, as with two links; redundancy across them would be none.
-            let medium = Medium::at(&self.core.state().disk(disk)?.path);
+            let medium = BackingIdentity::at(&self.core.state().disk(disk)?.path);
             if let Some(other) = medium.and_then(|medium| media.insert(medium, disk)) {
                 return Err(one_disk(other, disk));
             }
@@ -433,7 +433,7 @@ impl Pools {
                 let known = state.disks.iter().find(|(_, record)| record.id == Some(member.id));
                 member.disk = known.map(|(name, _)| name.clone());
             }
-            member.next_spare = self.coming_spares.of(member.id).filter(|_| member.state.is_lost());
+            member.next_spare = self.pending_replacements.of(member.id).filter(|_| member.state.is_lost());
         }
         let placed = self.disks.placed().await?;
         for pool in &mut pools {
@@ -447,7 +447,7 @@ impl Pools {
             pool.next_scrub = record.next_scrub();
             for member in pool.all_groups_mut().flat_map(|group| &mut group.members) {
                 let taken = record.taken.iter().find(|taken| member.disk.as_ref() == Some(&taken.spare));
-                member.stands_for = taken.map(|taken| taken.of.clone()).or(member.stands_for.take());
+                member.replaces = taken.map(|taken| taken.of.clone()).or(member.replaces.take());
             }
         }
         let open: Vec<Name> = pools.iter().map(|pool| pool.name.clone()).collect();
@@ -472,7 +472,7 @@ impl Pools {
             fenced: None,
             read_only: None,
             imported_read_only: record.read_only.is_some(),
-            waiting: self.access.absences.of(name),
+            waiting: self.access.closed_pools.of(name),
         }));
         pools.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(pools)
@@ -504,7 +504,7 @@ fn one_disk(one: &DiskName, other: &DiskName) -> Refusal {
 
 fn not_open(name: &Name, read_only: bool, waiting: Option<&PoolWaiting>) -> Refusal {
     let option = if read_only { " --read-only" } else { "" };
-    let why = waiting.map_or_else(String::new, |waiting| format!(": {}", waiting.why));
+    let why = waiting.map_or_else(String::new, |waiting| format!(": {}", waiting.reason));
     let hint = match waiting {
         Some(PoolWaiting { hint: Some(hint), .. }) => hint.clone(),
         Some(PoolWaiting { needs_operator: true, .. }) => {

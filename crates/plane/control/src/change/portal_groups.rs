@@ -1,6 +1,6 @@
 //! Portal groups, which are target port groups: ALUA state and preference.
 
-use crate::access::{Access, Consent};
+use crate::access::{Access, Confirmation};
 use crate::change::portals::Portals;
 use crate::core::Core;
 use crate::request::PortalGroupSettings;
@@ -43,7 +43,7 @@ impl PortalGroups {
         PortalGroupTag(tag): PortalGroupTag,
         request: PortalGroupSettings,
     ) -> Result<PortalGroupReport, Refusal> {
-        let turn = self.core.turn().await;
+        let turn = self.core.lock_changes().await;
         let groups = self.list().await?;
         let group = groups.iter().find(|group| group.tag == tag).ok_or_else(|| unknown_portal_group(tag))?;
         let mut policy = group.policy;
@@ -56,7 +56,7 @@ impl PortalGroups {
             return Err(Refusal::new(code::PORTAL_LAST, message, hint));
         }
         self.access
-            .commit(&turn, Consent::forced(request.force), |state| {
+            .commit(&turn, Confirmation::forced(request.force), |state| {
                 state.portal_groups.insert(tag, policy);
                 // Default settings need no record.
                 state.portal_groups.retain(|_, policy| *policy != PortalGroupPolicy::default());

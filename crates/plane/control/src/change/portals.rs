@@ -1,6 +1,6 @@
 //! Portals: add, configure, drain, remove.
 
-use crate::access::{Access, Consent};
+use crate::access::{Access, Confirmation};
 use crate::core::Core;
 use crate::impact;
 use crate::request::{NewPortal, PortalSettings, Removal, SetBalance};
@@ -26,7 +26,7 @@ impl Portals {
     ///
     /// *Errors*: the address is a portal already, it cannot be opened, or a setting is invalid.
     pub async fn add(&self, request: NewPortal) -> Result<PortalReport, Refusal> {
-        let turn = self.core.turn().await;
+        let turn = self.core.lock_changes().await;
         let PortalAddress(address) = request.address;
         let policy = changed(address, PortalPolicy::default(), &request.settings)?;
         if self.access.portals().iter().any(|portal| portal.address == address) {
@@ -39,7 +39,7 @@ impl Portals {
         // Before the commit, which tells the data plane which portals are open.
         self.access.remember(report.clone());
         let record = PortalRecord { added: true, policy: report.policy.clone() };
-        let kept = self.access.commit(&turn, Consent::ALL, |state| {
+        let kept = self.access.commit(&turn, Confirmation::ALL, |state| {
             state.portals.insert(report.address, record);
         });
         let kept = kept.await;
@@ -55,7 +55,7 @@ impl Portals {
     /// *Errors*: there is no such portal, it was configured at the start of the daemon, or sessions use it and
     /// `force` is not set.
     pub async fn remove(&self, address: PortalAddress, request: Removal) -> Result<(), Refusal> {
-        let turn = self.core.turn().await;
+        let turn = self.core.lock_changes().await;
         let PortalReport { address, state, .. } = self.report(address).await?;
         // A portal of the configuration file would be back after the next start.
         if !self.core.state().portals.get(&address).is_some_and(|record| record.added) {
@@ -77,7 +77,7 @@ impl Portals {
         }
         self.access.forget(address);
         self.access
-            .commit(&turn, Consent::ALL, |state| {
+            .commit(&turn, Confirmation::ALL, |state| {
                 state.portals.remove(&address);
             })
             .await
@@ -96,7 +96,7 @@ impl Portals {
             initiator: session.initiator,
             host: session.host,
             address: session.address,
-            loses: "ends".to_owned(),
+            effect: "ends".to_owned(),
         };
         Ok(sessions.into_iter().map(loss).collect())
     }
@@ -106,7 +106,7 @@ impl Portals {
     /// *Errors*: there is no such portal, a setting is invalid, or sessions would lose access and `force` is
     /// not set.
     pub async fn set(&self, address: PortalAddress, request: PortalSettings) -> Result<PortalReport, Refusal> {
-        let consent = Consent::forced(request.force);
+        let consent = Confirmation::forced(request.force);
         self.change(address, consent, |address, policy, _| changed(address, policy, &request.settings)).await
     }
 
@@ -115,7 +115,7 @@ impl Portals {
     ///
     /// *Errors*: there is no such portal, or no other portal can take its sessions.
     pub async fn drain(&self, address: PortalAddress, drained: bool) -> Result<PortalReport, Refusal> {
-        self.change(address, Consent::forced(false), |address, policy, others| {
+        self.change(address, Confirmation::forced(false), |address, policy, others| {
             // Only a portal of the same group offers the same target port group, so sessions keep their access.
             let takes =
                 |other: &PortalPolicy| !other.drained && other.role != PortalRole::Front && other.tag == policy.tag;
@@ -140,8 +140,8 @@ impl Portals {
     ///
     /// *Errors*: the state cannot be written.
     pub async fn set_balance(&self, request: SetBalance) -> Result<Balance, Refusal> {
-        let turn = self.core.turn().await;
-        self.access.commit(&turn, Consent::forced(false), |state| state.balance = request.by).await?;
+        let turn = self.core.lock_changes().await;
+        self.access.commit(&turn, Confirmation::forced(false), |state| state.balance = request.by).await?;
         Ok(request.by)
     }
 
@@ -149,10 +149,10 @@ impl Portals {
     async fn change(
         &self,
         address: PortalAddress,
-        consent: Consent,
+        consent: Confirmation,
         change: impl FnOnce(SocketAddr, PortalPolicy, &[PortalPolicy]) -> Result<PortalPolicy, Refusal>,
     ) -> Result<PortalReport, Refusal> {
-        let turn = self.core.turn().await;
+        let turn = self.core.lock_changes().await;
         let report = self.report(address).await?;
         let (address, state) = (report.address, self.core.state());
         let others = self.access.portals().into_iter().map(|portal| portal.address).filter(|&other| other != address);

@@ -1,6 +1,6 @@
 //! Presentations: mapping of volumes to hosts, with LUNs.
 
-use crate::access::{Access, Consent};
+use crate::access::{Access, Confirmation};
 use crate::change::copies::admit_whole;
 use crate::change::hosts::{unknown_host, unknown_target};
 use crate::change::portals::Portals;
@@ -10,7 +10,7 @@ use crate::core::Core;
 use crate::refused::RefusedLogins;
 use crate::request::{NewPresentation, Unpresent};
 use crate::sessions::Sessions;
-use crate::state::lun_memory::LunIndex;
+use crate::state::lun_history::LunIndex;
 use crate::state::{DEFAULT_TARGET, PresentationRecord, State};
 use crate::view::PresentationReport;
 use model::{Name, Order, Refusal, VolumeId, VolumeName, code};
@@ -35,13 +35,13 @@ impl Presentations {
     ///
     /// *Errors*: one of them is unknown, the volume is presented to the host already, or the LUN is taken.
     pub async fn present(&self, request: NewPresentation) -> Result<PresentationReport, Refusal> {
-        let turn = self.core.turn().await;
+        let turn = self.core.lock_changes().await;
         let volume = self.volumes.opened(&request.volume).await?.ok_or_else(|| volumes::unknown(&request.volume))?;
         admit_whole(&volume)?;
         let default = || DEFAULT_TARGET.parse().expect("the default target's name is a name");
         let target: Name = request.target.clone().unwrap_or_else(default);
         // Only an explicit LUN can be forced; a LUN that is chosen here never conflicts.
-        let consent = Consent { luns: request.force && request.lun.is_some(), ..Consent::forced(false) };
+        let consent = Confirmation { luns: request.force && request.lun.is_some(), ..Confirmation::forced(false) };
         let record = admit_presentation(&self.core.state(), request, volume.id, target)?;
         // The shape is recorded with the presentation, so hosts see the LUN even if the pool fails to open next
         // time.
@@ -58,7 +58,7 @@ impl Presentations {
     ///
     /// *Errors*: there is none; or sessions have it mapped, and `force` is not set.
     pub async fn unpresent(&self, request: &Unpresent) -> Result<(), Refusal> {
-        let turn = self.core.turn().await;
+        let turn = self.core.lock_changes().await;
         // Without a target, the presentations in all targets are ended.
         let is_it = |record: &PresentationRecord| {
             record.volume == request.volume
@@ -72,7 +72,7 @@ impl Presentations {
                 "see blockyard presentation list",
             ));
         }
-        let consent = Consent::forced(request.force);
+        let consent = Confirmation::forced(request.force);
         self.access.commit(&turn, consent, |state| state.presentations.retain(|record| !is_it(record))).await
     }
 
@@ -104,7 +104,7 @@ pub(crate) fn admit_presentation(
 /// LUNs in use, by host or group and target. Built once for many presentations: admitting one costs what its
 /// own hosts have mapped, not what all hosts have.
 pub(crate) struct Numbers<'a> {
-    seen: BTreeMap<Name, BTreeMap<Name, HostMappings>>,
+    mappings: BTreeMap<Name, BTreeMap<Name, HostMappings>>,
     /// Current and former LUNs before the change.
     known: LunIndex<'a>,
 }
@@ -118,7 +118,7 @@ struct HostMappings {
 
 impl<'a> Numbers<'a> {
     pub(crate) fn of(state: &State, before: &'a State) -> Self {
-        let mut numbers = Self { seen: BTreeMap::new(), known: LunIndex::of(before) };
+        let mut numbers = Self { mappings: BTreeMap::new(), known: LunIndex::of(before) };
         state.presentations.iter().for_each(|record| numbers.learn(state, record));
         numbers
     }
@@ -127,7 +127,7 @@ impl<'a> Numbers<'a> {
         // The group itself is recorded, too: hosts that join it later get its LUNs.
         let hosts = state.hosts_of(&record.host).filter(|host| **host != record.host);
         for who in hosts.chain([&record.host]) {
-            let seen = self.seen.entry(who.clone()).or_default().entry(record.target.clone()).or_default();
+            let seen = self.mappings.entry(who.clone()).or_default().entry(record.target.clone()).or_default();
             seen.luns.insert(record.lun, record.volume.clone());
             seen.volumes.insert(record.volume.clone(), record.lun);
         }
@@ -163,7 +163,7 @@ impl<'a> Numbers<'a> {
         let iqn = &state.targets.get(target).ok_or_else(|| unknown_target(target))?.iqn;
         // Members before the group: a conflict is reported for the host that has it.
         let hosts: Vec<&Name> = state.hosts_of(who).filter(|host| *host != who).chain([who]).collect();
-        let seen = hosts.iter().filter_map(|&host| Some((host, self.seen.get(host)?.get(target)?)));
+        let seen = hosts.iter().filter_map(|&host| Some((host, self.mappings.get(host)?.get(target)?)));
         let seen: Vec<(&Name, &HostMappings)> = seen.collect();
         let shows = |&(host, seen): &(&Name, &HostMappings)| Some((host.clone(), *seen.volumes.get(&request.volume)?));
         if let Some((host, lun)) = seen.iter().find_map(shows) {

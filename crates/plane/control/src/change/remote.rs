@@ -8,8 +8,8 @@ use crate::core::Core;
 use crate::request::{NewChap, NewDisk, Replace};
 use crate::state::{ChapRecord, DiskRecord, RemoteRecord};
 use model::{
-    Chap, Demand, DiskName, DiskPathState, DiskReport, DiskState, Order, Proof, Refusal, RemoteAddress, RemoteLogin,
-    RemoteReport, RemoteUrl, code,
+    Chap, ChapCredentials, Demand, DiskName, DiskPathState, DiskReport, DiskState, Order, Refusal, RemoteAddress,
+    RemoteLogin, RemoteReport, RemoteUrl, code,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout};
 /// Interval between attempts to return a remote disk to its pool.
 const RETURN_INTERVAL: Duration = Duration::from_secs(15);
 /// Time limit for inspecting a remote disk that may be back.
-const LOOK_LIMIT: Duration = Duration::from_secs(3);
+const INSPECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Monitor that returns lost remote disks to their pools.
 pub(crate) struct RemoteDisks {
@@ -37,7 +37,7 @@ impl RemoteRecord {
             secret: record.secret.clone(),
             demand: Demand::Required,
         };
-        let proof = Proof { own: self.chap.as_ref().map(chap), mutual: self.mutual_chap.as_ref().map(chap) };
+        let proof = ChapCredentials { own: self.chap.as_ref().map(chap), mutual: self.mutual_chap.as_ref().map(chap) };
         RemoteLogin { proof, digests: self.digests, force }
     }
 }
@@ -62,7 +62,7 @@ impl Disks {
     /// *Errors*: as of [`Disks::add`]; the address or the credentials are invalid, no path logs in, or another
     /// initiator holds a reservation without `force`.
     pub(super) async fn add_remote(&self, request: NewDisk) -> Result<DiskReport, Refusal> {
-        let turn = self.core.turn().await;
+        let turn = self.core.lock_changes().await;
         let RemoteUrl { user, address } = request.path.parse()?;
         if request.create.is_some() {
             let hint = "omit --create; create a volume on the other array";
@@ -155,7 +155,7 @@ impl RemoteDisks {
         }
         let remote = record.remote.as_ref().map(|remote| Box::new(remote.login(false)));
         let looking = self.core.engine.disk(Order::InspectDisk { path: record.path.clone(), remote });
-        let seen = timeout(LOOK_LIMIT, looking).await;
+        let seen = timeout(INSPECT_TIMEOUT, looking).await;
         seen.is_ok_and(|seen| seen.is_ok_and(|seen| record.id.is_some() && seen.label.disk() == record.id))
     }
 

@@ -31,7 +31,7 @@ impl Scrubs {
     ///
     /// *Errors*: there is no such pool, it is not open or has failed, or a scrub runs already.
     pub async fn start(&self, name: &Name, request: StartScrub) -> Result<PoolReport, Refusal> {
-        let turn = self.core.turn().await;
+        let turn = self.core.lock_changes().await;
         self.pools.admit_open(name).await?;
         self.begin(&turn, name, request.repairs, false).await?;
         drop(turn);
@@ -42,7 +42,7 @@ impl Scrubs {
     ///
     /// *Errors*: there is no such pool, or no scrub of it runs.
     pub async fn stop(&self, name: &Name) -> Result<(), Refusal> {
-        let _turn = self.core.turn().await;
+        let _turn = self.core.lock_changes().await;
         self.pools.admit_open(name).await?;
         self.core.engine.pool(Order::StopScrub { pool: name.clone() }).await.map(|_| ())
     }
@@ -82,7 +82,7 @@ impl Scrubs {
         if self.core.state().pools.values().all(PoolRecord::needs_no_scrub) && !self.any().await? {
             return Ok(());
         }
-        let turn = self.core.turn().await;
+        let turn = self.core.lock_changes().await;
         for pool in self.core.engine.pools(Order::Pools).await? {
             let state = self.core.state();
             let Some(record) = state.pools.get(&pool.name) else { continue };
@@ -223,7 +223,7 @@ mod tests {
             checked: model::Size::ZERO,
             mismatches: 0,
             unreadable: 0,
-            healed: 0,
+            repaired: 0,
         }
     }
 

@@ -26,7 +26,7 @@ impl Snapshots {
     /// *Errors*: a volume does not exist, is named twice, has a snapshot of this name or cannot have snapshots;
     /// the volumes are not in one pool; the lock ends in the past. Nothing is changed then.
     pub async fn create(&self, request: NewSnapshots) -> Result<Vec<SnapshotReport>, Refusal> {
-        let _turn = self.core.turn().await;
+        let _turn = self.core.lock_changes().await;
         // Durations count by the clock of the array, which also ends the lock.
         let lock = request.lock.at(crate::system::now());
         admit_lock(lock)?;
@@ -41,10 +41,9 @@ impl Snapshots {
             snapshots.push((name, SnapshotId::from_random(random()?)));
         }
         // A snapshot that is being deleted has given up its name already.
-        let taken =
-            self.list().await?.into_iter().find(|known| {
-                known.state == SnapshotState::Whole && snapshots.iter().any(|(name, _)| *name == known.name)
-            });
+        let taken = self.list().await?.into_iter().find(|known| {
+            known.state == SnapshotState::Available && snapshots.iter().any(|(name, _)| *name == known.name)
+        });
         if let Some(taken) = taken {
             let message = format!("snapshot {} already exists", taken.name);
             return Err(Refusal::new(code::NAME_TAKEN, message, "choose another name"));
@@ -56,13 +55,13 @@ impl Snapshots {
     ///
     /// *Errors*: there is none of this name, it is locked, or a clone depends on it.
     pub async fn delete(&self, name: &SnapshotName) -> Result<(), Refusal> {
-        let _turn = self.core.turn().await;
+        let _turn = self.core.lock_changes().await;
         let snapshot = self.report(name).await?;
         let locked = match snapshot.lock {
-            SnapshotLock::Open => None,
+            SnapshotLock::Unlocked => None,
             // A lock whose time has passed no longer counts.
             SnapshotLock::Until(time) => (time > crate::system::now()).then(|| format!("until {time}")),
-            SnapshotLock::ForEver => Some("with no end".to_owned()),
+            SnapshotLock::Permanent => Some("with no end".to_owned()),
         };
         if let Some(until) = locked {
             let message = format!("snapshot {name} is locked {until}");
@@ -86,7 +85,7 @@ impl Snapshots {
     ///
     /// *Errors*: there is none of this name, or its present lock lasts longer.
     pub async fn lock(&self, name: &SnapshotName, request: LockSnapshot) -> Result<SnapshotReport, Refusal> {
-        let _turn = self.core.turn().await;
+        let _turn = self.core.lock_changes().await;
         self.report(name).await?;
         let lock = request.lock.at(crate::system::now());
         admit_lock(lock)?;
@@ -99,7 +98,7 @@ impl Snapshots {
     ///
     /// *Errors*: there is no such snapshot, the name is taken or in another pool, or there is not enough space.
     pub async fn create_clone(&self, request: NewClone) -> Result<VolumeReport, Refusal> {
-        let _turn = self.core.turn().await;
+        let _turn = self.core.lock_changes().await;
         self.report(&request.snapshot).await?;
         let name = request.name;
         if self.volumes.opened(&name).await?.is_some() {
@@ -123,7 +122,7 @@ impl Snapshots {
     /// *Errors*: there is no such snapshot; it was not confirmed; a session uses the volume, and `force` is not
     /// set.
     pub async fn roll_back(&self, request: RollBack) -> Result<VolumeReport, Refusal> {
-        let _turn = self.core.turn().await;
+        let _turn = self.core.lock_changes().await;
         let RollBack { snapshot, force, confirmed } = request;
         self.report(&snapshot).await?;
         if !confirmed {
@@ -143,7 +142,7 @@ impl Snapshots {
         let mut next = State::clone(&before);
         next.presentations.retain(|record| record.volume != *volume);
         let mut users = self.access.losses(&before, &next).await?;
-        users.iter_mut().for_each(|user| "uses it".clone_into(&mut user.loses));
+        users.iter_mut().for_each(|user| "uses it".clone_into(&mut user.effect));
         if users.is_empty() {
             return Ok(());
         }
@@ -173,7 +172,7 @@ impl Snapshots {
     pub async fn report(&self, name: &SnapshotName) -> Result<SnapshotReport, Refusal> {
         self.volumes.admit_mapped(&name.volume).await?;
         let mut snapshots = self.list().await?.into_iter();
-        snapshots.find(|one| one.name == *name && one.state == SnapshotState::Whole).ok_or_else(|| unknown(name))
+        snapshots.find(|one| one.name == *name && one.state == SnapshotState::Available).ok_or_else(|| unknown(name))
     }
 }
 

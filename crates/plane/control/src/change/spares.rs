@@ -4,7 +4,7 @@ use crate::change::disks::{Disks, missing};
 use crate::change::pools::Pools;
 use crate::core::{ChangeGuard, Core};
 use crate::request::NewSpare;
-use crate::state::{SpareRecord, TakenRecord};
+use crate::state::{SpareInUse, SpareRecord};
 use crate::system::now;
 use model::{
     DiskId, DiskName, DiskReport, DiskState, FormerMember, GroupReport, Label, Level, MemberFitness, MemberReport,
@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 /// Time to wait for a member that is missing or does not answer: an enclosure may start more slowly than the
 /// array.
-const PATIENCE: Duration = Duration::from_secs(300);
+const REPLACEMENT_DELAY: Duration = Duration::from_secs(300);
 
 /// Back-off after an attempt to copy or fail a member.
 const COPY_AGAIN: Duration = Duration::from_secs(300);
@@ -46,7 +46,7 @@ impl Spares {
     /// *Errors*: it is unknown, missing, in use, not blank or a spare already, or the pool does not exist or
     /// has no member that it could replace.
     pub async fn add(&self, name: &DiskName, request: NewSpare) -> Result<DiskReport, Refusal> {
-        let turn = self.core.turn().await;
+        let turn = self.core.lock_changes().await;
         let disk = self.disks.admit_spare(name, request.force).await?;
         if let Some(pool) = &request.pool {
             let pool = self.pools.report(pool).await?;
@@ -77,7 +77,7 @@ impl Spares {
     ///
     /// *Errors*: it is unknown, or no spare.
     pub async fn remove(&self, name: &DiskName) -> Result<(), Refusal> {
-        let turn = self.core.turn().await;
+        let turn = self.core.lock_changes().await;
         if self.core.state().disk(name)?.spare.is_none() {
             let message = format!("disk {name} is not a hot spare");
             return Err(Refusal::new(code::DISK_NOT_SPARE, message, "blockyard disk list shows the hot spares"));
@@ -97,10 +97,10 @@ impl Spares {
         self.announce(vigil, &pools).await?;
         let is_wanted = |pool: &PoolReport| lost(pool).next().is_some() || failing_members(pool).next().is_some();
         // The common case ends here, without the change lock.
-        if !pools.iter().any(|pool| is_wanted(pool) || self.arrived(pool).next().is_some()) {
+        if !pools.iter().any(|pool| is_wanted(pool) || self.finished_copies(pool).next().is_some()) {
             return Ok(());
         }
-        let turn = self.core.turn().await;
+        let turn = self.core.lock_changes().await;
         self.record_finished_copies(&turn, &pools)?;
         // The list is read again under the lock: an operator may have replaced a disk since.
         // A failed pool cannot rebuild, and a read-only one must not be written.
@@ -129,7 +129,7 @@ impl Spares {
             true => vigil.coming(pools, self.ready().await?),
             false => BTreeMap::new(),
         };
-        for (member, next) in self.pools.coming_spares.replace(coming) {
+        for (member, next) in self.pools.pending_replacements.replace(coming) {
             let places = pools.iter().flat_map(|pool| lost(pool).map(move |(_, lost)| (pool, lost)));
             let Some((pool, lost)) = places.into_iter().find(|(_, lost)| lost.id == member) else { continue };
             let disk = lost.disk.as_ref().map_or_else(|| member.to_string(), ToString::to_string);
@@ -161,7 +161,7 @@ impl Spares {
             };
             match self.core.engine.pool(order).await {
                 Ok(report) => {
-                    let taken = TakenRecord { spare: spare.disk.clone(), of: of.clone(), pool: spare.pool.clone() };
+                    let taken = SpareInUse { spare: spare.disk.clone(), of: of.clone(), pool: spare.pool.clone() };
                     // The pool has committed the replacement; the state only follows it.
                     self.core.commit(turn, |state| {
                         state.learn(&report);
@@ -227,7 +227,7 @@ impl Spares {
         }
         // Failing a member is safe only while the redundancy of its group is complete.
         let others_serve = group.members.iter().all(|other| other.state == MemberState::InSync);
-        if member.fitness != MemberFitness::Useless || !others_serve || group.level == Level::Raid0 {
+        if member.health != MemberFitness::Critical || !others_serve || group.level == Level::Raid0 {
             return Ok(());
         }
         vigil.copied.insert(member.id, Instant::now());
@@ -249,25 +249,25 @@ impl Spares {
     }
 
     /// Returns the spares that have replaced a copied member, with the record for each.
-    fn arrived<'a>(&self, pool: &'a PoolReport) -> impl Iterator<Item = (&'a DiskName, TakenRecord)> + use<'a> {
+    fn finished_copies<'a>(&self, pool: &'a PoolReport) -> impl Iterator<Item = (&'a DiskName, SpareInUse)> + use<'a> {
         let state = self.core.state();
         pool.members().filter(|member| member.state == MemberState::InSync).filter_map(move |member| {
-            let (disk, of) = (member.disk.as_ref()?, member.stands_for.clone()?);
+            let (disk, of) = (member.disk.as_ref()?, member.replaces.clone()?);
             let spare = state.disks.get(disk)?.spare.as_ref()?;
-            Some((disk, TakenRecord { spare: disk.clone(), of, pool: spare.pool.clone() }))
+            Some((disk, SpareInUse { spare: disk.clone(), of, pool: spare.pool.clone() }))
         })
     }
 
     /// Records spares whose copies have finished as members.
     fn record_finished_copies(&self, turn: &ChangeGuard<'_>, pools: &[PoolReport]) -> Result<(), Refusal> {
         for pool in pools {
-            let taken: Vec<(&DiskName, TakenRecord)> = self.arrived(pool).collect();
+            let taken: Vec<(&DiskName, SpareInUse)> = self.finished_copies(pool).collect();
             if taken.is_empty() {
                 continue;
             }
             self.core.commit(turn, |state| {
                 state.learn(pool);
-                for (spare, TakenRecord { of, .. }) in &taken {
+                for (spare, SpareInUse { of, .. }) in &taken {
                     // `of` may be the identity of a member without a name, which is no disk name.
                     if let Ok(disk) = of.parse() {
                         state.mark_former_member(&disk, former(pool, spare, true));
@@ -277,7 +277,7 @@ impl Spares {
                     record.taken.extend(taken.iter().map(|(_, taken)| taken.clone()));
                 }
             })?;
-            for (spare, TakenRecord { of, .. }) in &taken {
+            for (spare, SpareInUse { of, .. }) in &taken {
                 let sentence = format!("hot spare {spare} replaces disk {of} in pool {}", pool.name);
                 self.core.raise(event::SPARE_TOOK_OVER, Subject::disk(spare), sentence);
             }
@@ -319,9 +319,9 @@ impl Disks {
         let holds = match &disk.label {
             Label::None => return Ok(disk),
             _ if force => return Ok(disk),
-            Label::Ours { pool_name, .. } => format!("a label of pool {pool_name}"),
+            Label::PoolMember { pool_name, .. } => format!("a label of pool {pool_name}"),
             Label::Damaged => "a damaged label of a pool".to_owned(),
-            Label::Foreign { what } => what.clone(),
+            Label::Foreign { description: what } => what.clone(),
         };
         let message = format!("disk {name} is not blank: it contains {holds}");
         let hint = format!(
@@ -366,7 +366,7 @@ impl SpareMonitor {
         let places = pools.iter().filter(may_be_filled).flat_map(|pool| lost(pool).map(move |place| (pool, place)));
         let due = |member: &MemberReport| match (member.state, self.missing.get(&member.id)) {
             (MemberState::Failed, _) | (_, None) => None,
-            (_, Some(since)) => Some(*since + PATIENCE),
+            (_, Some(since)) => Some(*since + REPLACEMENT_DELAY),
         };
         let mut places: Vec<_> = places.map(|(pool, (group, member))| (due(member), pool, group, member)).collect();
         // Failed members, which have no due time, sort first: they take their spares without waiting.
@@ -390,7 +390,7 @@ impl SpareMonitor {
     /// Returns true when the member is no longer waited for.
     fn is_due(&self, member: &MemberReport) -> bool {
         member.state == MemberState::Failed
-            || self.missing.get(&member.id).is_some_and(|since| since.elapsed() >= PATIENCE)
+            || self.missing.get(&member.id).is_some_and(|since| since.elapsed() >= REPLACEMENT_DELAY)
     }
 }
 
@@ -404,7 +404,7 @@ fn lost(pool: &PoolReport) -> impl Iterator<Item = (&GroupReport, &MemberReport)
 /// already copies one, or that is in reshape.
 fn failing_members(pool: &PoolReport) -> impl Iterator<Item = (&GroupReport, &MemberReport)> {
     let is_sick = |member: &&MemberReport| {
-        member.state == MemberState::InSync && member.fitness != MemberFitness::Fit && member.copy.is_none()
+        member.state == MemberState::InSync && member.health != MemberFitness::Good && member.copy.is_none()
     };
     let is_free =
         |group: &&GroupReport| group.reshape.is_none() && group.members.iter().all(|member| member.copy.is_none());
@@ -414,7 +414,7 @@ fn failing_members(pool: &PoolReport) -> impl Iterator<Item = (&GroupReport, &Me
 }
 
 fn worst<'a>(group: &'a GroupReport, is_sick: impl Fn(&&'a MemberReport) -> bool) -> Option<&'a MemberReport> {
-    group.members.iter().filter(is_sick).max_by_key(|member| member.fitness)
+    group.members.iter().filter(is_sick).max_by_key(|member| member.health)
 }
 
 /// Returns the fitting spares, the best first: those assigned to the pool before global ones, the smallest
@@ -440,7 +440,7 @@ pub(crate) fn admit_size(disk: &DiskName, size: Size, pool: &PoolReport) -> Resu
             code::POOL_INCOMPLETE,
             pool.waiting.as_ref().map_or_else(
                 || format!("pool {} is not open", pool.name),
-                |waiting| format!("pool {} is not open: {}", pool.name, waiting.why),
+                |waiting| format!("pool {} is not open: {}", pool.name, waiting.reason),
             ),
             format!("{} shows the next step", pool.import_command()),
         )),

@@ -1,6 +1,6 @@
 //! iSCSI targets: add, remove.
 
-use crate::access::{Access, Consent};
+use crate::access::{Access, Confirmation};
 use crate::core::Core;
 use crate::request::{NewTarget, Removal};
 use crate::state::{State, TargetRecord};
@@ -44,7 +44,7 @@ impl Targets {
     ///
     /// *Errors*: its name or its iSCSI name is taken.
     pub async fn add(&self, request: NewTarget) -> Result<TargetReport, Refusal> {
-        let turn = self.core.turn().await;
+        let turn = self.core.lock_changes().await;
         let state = self.core.state();
         let iqn: Iqn = match request.iqn {
             Some(iqn) => iqn,
@@ -60,7 +60,7 @@ impl Targets {
         }
         let report = TargetReport { name: request.name.clone(), iqn: iqn.clone(), presentations: 0 };
         self.access
-            .commit(&turn, Consent::forced(false), |state| {
+            .commit(&turn, Confirmation::forced(false), |state| {
                 state.targets.insert(request.name, TargetRecord { iqn });
             })
             .await?;
@@ -72,7 +72,7 @@ impl Targets {
     /// *Errors*: there is none of this name, it is the last one; or volumes are presented in it, and `force` is
     /// not set.
     pub async fn remove(&self, name: &Name, request: Removal) -> Result<(), Refusal> {
-        let turn = self.core.turn().await;
+        let turn = self.core.lock_changes().await;
         let state = self.core.state();
         if !state.targets.contains_key(name) {
             return Err(unknown_target(name));
@@ -90,6 +90,6 @@ impl Targets {
             let refusal = Refusal::new(code::TARGET_IN_USE, message, "remove the presentations first");
             return Err(self.access.in_use(refusal, removal).await);
         }
-        self.access.commit(&turn, Consent::forced(request.force), removal).await
+        self.access.commit(&turn, Confirmation::forced(request.force), removal).await
     }
 }

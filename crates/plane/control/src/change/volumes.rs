@@ -67,7 +67,7 @@ impl Volumes {
 
     /// Creates all of these volumes, or none, as [`Self::create`] does, with a single commit.
     pub(crate) async fn create_all(&self, requests: Vec<NewVolume>) -> Result<Vec<VolumeReport>, Refusal> {
-        let turn = self.core.turn().await;
+        let turn = self.core.lock_changes().await;
         let mut next = State::clone(&self.core.state());
         // All names, those of pools included: the data plane is asked once, not for each volume.
         let mut taken: BTreeSet<VolumeName> = next.volumes.keys().cloned().collect();
@@ -97,7 +97,7 @@ impl Volumes {
     ///
     /// *Errors*: there is none of this name, it would shrink, or there is not enough space.
     pub async fn resize(&self, name: &VolumeName, request: Resize) -> Result<VolumeReport, Refusal> {
-        let turn = self.core.turn().await;
+        let turn = self.core.lock_changes().await;
         let volume = self.opened(name).await?.ok_or_else(|| unknown(name))?;
         let size = whole(request.size);
         if size < volume.size {
@@ -131,7 +131,7 @@ impl Volumes {
         &self,
         wanted: &'a [(VolumeName, Size)],
     ) -> Result<(), (&'a [(VolumeName, Size)], Refusal)> {
-        let turn = self.core.turn().await;
+        let turn = self.core.lock_changes().await;
         let mut sizes = BTreeMap::new();
         let mut done = Ok(());
         // `next` carries the sizes granted so far, so that RAM volumes are judged together.
@@ -171,7 +171,7 @@ impl Volumes {
     ///
     /// *Errors*: there is no such volume, or it is offline.
     pub async fn clear_reservations(&self, name: &VolumeName) -> Result<VolumeReport, Refusal> {
-        let _turn = self.core.turn().await;
+        let _turn = self.core.lock_changes().await;
         self.opened(name).await?.ok_or_else(|| unknown(name))?;
         self.core.engine.volume(Order::ClearReservations { volume: name.clone() }).await
     }
@@ -239,9 +239,9 @@ impl Volumes {
     /// Returns the presented volumes of pools that are not open.
     fn missing(&self, open: &BTreeSet<VolumeName>) -> Vec<VolumeReport> {
         let state = self.core.state();
-        let closed = state.pools.keys().filter_map(|pool| Some((pool, self.access.absences.of(pool)?)));
+        let closed = state.pools.keys().filter_map(|pool| Some((pool, self.access.closed_pools.of(pool)?)));
         let away = closed.flat_map(|(pool, waiting)| {
-            let why = format!("pool {pool} is not open: {}", waiting.why);
+            let why = format!("pool {pool} is not open: {}", waiting.reason);
             state.away_with(pool, &why).collect::<Vec<_>>()
         });
         away.filter(|volume| !open.contains(&volume.name)).collect()
@@ -476,5 +476,5 @@ fn pooled(request: &NewVolume) -> Result<Backend, Refusal> {
 fn lost_volume((name, record): (&VolumeName, &VolumeRecord)) -> VolumeReport {
     let VolumeRecord { id, size, block_bytes, backend } = record;
     let state = (VolumeState::Missing, None);
-    VolumeReport::away(name.clone(), *id, *size, *block_bytes, backend.clone(), state)
+    VolumeReport::offline(name.clone(), *id, *size, *block_bytes, backend.clone(), state)
 }

@@ -2,13 +2,13 @@
 
 use super::{AuthEntry, ChapEntry, Document, FormerLunEntry, HostEntry, PresentEntry};
 use crate::Settings;
-use crate::change::auth::{ProofChange, admit_proofs};
+use crate::change::auth::{CredentialsChange, admit_credentials};
 use crate::change::hosts::{admit_hosts, unknown_host};
 use crate::change::portals;
 use crate::change::presentations::Numbers;
 use crate::change::volumes;
 use crate::request::{NewChap, NewPresentation};
-use crate::state::lun_memory::Former;
+use crate::state::lun_history::FormerMapping;
 use crate::state::{
     AuthRecord, ChapRecord, DEFAULT_TARGET, HostRecord, PortalRecord, PresentationRecord, State, TargetRecord,
 };
@@ -67,7 +67,7 @@ pub(crate) fn after(
     if let Some(entry) = &document.auth {
         next.auth = auth(before, entry, settings)?;
         // Secrets are compared across hosts and discovery, so only after both are set.
-        admit_proofs(&next)?;
+        admit_credentials(&next)?;
     }
     Ok(next)
 }
@@ -127,7 +127,7 @@ fn auth(before: &State, entry: &AuthEntry, settings: &Settings) -> Result<AuthRe
     let discovery = entry.discovery.as_ref().map(|wanted| {
         admit_secret("auth.discovery.chap", wanted.chap.as_ref(), known.chap.as_ref())?;
         admit_secret("auth.discovery.mutual_chap", wanted.mutual_chap.as_ref(), known.mutual_chap.as_ref())?;
-        let change = ProofChange {
+        let change = CredentialsChange {
             chap: wanted.chap.as_ref().map(new_chap),
             mutual_chap: wanted.mutual_chap.as_ref().map(new_chap),
             no_chap: wanted.chap.is_none(),
@@ -136,7 +136,7 @@ fn auth(before: &State, entry: &AuthEntry, settings: &Settings) -> Result<AuthRe
         let changed = known.changed(change, "discovery", settings.node.as_str());
         changed.map_err(|refusal| Refusal::new(refusal.code, format!("discovery: {}", refusal.message), refusal.hint))
     });
-    Ok(AuthRecord { weakest: entry.weakest, discovery: discovery.transpose()? })
+    Ok(AuthRecord { weakest: entry.min_algorithm, discovery: discovery.transpose()? })
 }
 
 /// Admits a CHAP entry whose secret comes with the document or is known here; `table` is its place in the
@@ -165,7 +165,7 @@ fn host(
     let proof = known.map(|known| known.proof.clone()).unwrap_or_default();
     admit_secret(&format!("host.{name}.chap"), entry.chap.as_ref(), proof.chap.as_ref())?;
     admit_secret(&format!("host.{name}.mutual_chap"), entry.mutual_chap.as_ref(), proof.mutual_chap.as_ref())?;
-    let change = ProofChange {
+    let change = CredentialsChange {
         chap: entry.chap.as_ref().map(new_chap),
         mutual_chap: entry.mutual_chap.as_ref().map(new_chap),
         no_chap: entry.chap.is_none(),
@@ -226,7 +226,7 @@ fn former_luns(known: &mut State, next: &State, document: &Document) -> Result<(
                 && known.targets.get(&record.target).is_some_and(|known| known.iqn == *target)
         };
         if !known.presentations.iter().any(is_at) {
-            let former = Former { lun: *lun, volume: volume.clone(), volume_id: *volume_id };
+            let former = FormerMapping { lun: *lun, volume: volume.clone(), volume_id: *volume_id };
             known.luns.insert(host, target, former);
         }
     }

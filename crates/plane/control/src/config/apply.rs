@@ -1,11 +1,11 @@
 //! Application of a document, all or nothing; and restoring an earlier configuration.
 
-use super::makes::Makes;
 use super::plan::{Plan, Step};
+use super::resources::ResourceChanges;
 use super::steps::access_steps;
-use super::{Document, ExternalSections, Pending, access};
-use crate::access::Consent;
-use crate::change::together::SettingsOf;
+use super::{Document, ExternalSections, ProvisionalChange, access};
+use crate::access::Confirmation;
+use crate::change::batch::SettingsOf;
 use crate::config::Configuration;
 use crate::impact::disrupts;
 use crate::request::{NewPool, NewPortal, NewSpare, PoolSettings, Removal, VolumeSettings};
@@ -80,7 +80,7 @@ pub struct PastConfig {
     /// Time at which it came into force.
     pub time: Timestamp,
     /// True for the present configuration.
-    pub present: bool,
+    pub current: bool,
     /// Steps that would restore it.
     pub steps: Vec<Step>,
     /// Sessions that would end or lose access, each counted once.
@@ -92,7 +92,7 @@ pub struct PastConfig {
 }
 
 /// Objects and settings to be rolled back, in reverse order.
-enum Made {
+enum RollbackStep {
     Disk(DiskName),
     Pool(Name),
     Spare(DiskName),
@@ -111,8 +111,8 @@ impl Configuration {
     pub async fn apply(&self, request: ApplyConfig, annex: &dyn ExternalSections) -> Result<Applied, Refusal> {
         let _alone = self.applying.lock().await;
         // Planned under the lock, so that the plan and its execution see the same array.
-        let (Plan { steps, losses, fingerprint: present, .. }, makes) = self.plan_makes(&request, annex).await?;
-        let consent = consent(request.allow_disruption, request.reuse_luns);
+        let (Plan { steps, losses, fingerprint: present, .. }, makes) = self.plan_all(&request, annex).await?;
+        let consent = confirmation(request.allow_disruption, request.reuse_luns);
         let ApplyConfig { document, prune, fingerprint, initiators, within, force, .. } = request;
         // Checked under `applying`, so no other document is applied between the check and the change.
         if fingerprint.is_some_and(|wanted| wanted != present) {
@@ -127,15 +127,15 @@ impl Configuration {
         }
         // The access rules to return to; recorded before anything is created.
         let before = self.core.state();
-        let awaited = self.awaited(&initiators).await?;
+        let awaited = self.expected_initiators(&initiators).await?;
         let mut made = Vec::new();
         let mut pending = None;
         let how = (prune, force, consent);
         if let Err(refusal) = self.carry_out(&document, makes, how, annex, (&mut made, &mut pending)).await {
-            return Err(self.take_back(made, pending, &before, refusal).await);
+            return Err(self.roll_back(made, pending, &before, refusal).await);
         }
         if let Err(refusal) = self.wait_for_relogin(&awaited, within).await {
-            let refusal = self.take_back(made, pending, &before, refusal).await;
+            let refusal = self.roll_back(made, pending, &before, refusal).await;
             let sentence = format!("configuration rolled back: {}", refusal.message);
             self.core.raise(
                 event::CONFIG_TAKEN_BACK,
@@ -145,7 +145,7 @@ impl Configuration {
             return Err(refusal);
         }
         // Only now do the changes of users and receivers become final.
-        pending.into_iter().for_each(Pending::keep);
+        pending.into_iter().for_each(ProvisionalChange::finalize);
         let sentence = format!("configuration applied: {} steps", steps.len());
         self.core.raise(event::CONFIG_APPLIED, Subject::new(SubjectKind::Node, &self.core.settings().node), sentence);
         Ok(Applied { steps })
@@ -154,48 +154,48 @@ impl Configuration {
     async fn carry_out(
         &self,
         document: &Document,
-        makes: Makes,
-        (prune, force, consent): (bool, bool, Consent),
+        makes: ResourceChanges,
+        (prune, force, consent): (bool, bool, Confirmation),
         annex: &dyn ExternalSections,
-        (made, pending): (&mut Vec<Made>, &mut Option<Box<dyn Pending>>),
+        (made, pending): (&mut Vec<RollbackStep>, &mut Option<Box<dyn ProvisionalChange>>),
     ) -> Result<(), Refusal> {
         // In order of dependence: disks, pools on them, spares, volumes, portals; settings after the objects
         // they belong to.
         for name in makes.disks {
             self.disks.add(document.disk[&name].new_disk(&name, force)).await?;
-            made.push(Made::Disk(name));
+            made.push(RollbackStep::Disk(name));
         }
         for name in makes.pools {
             let groups = document.pool[&name].groups.clone();
             self.pools.create(NewPool { name: name.clone(), groups, force, spares: Vec::new(), spread: false }).await?;
-            made.push(Made::Pool(name));
+            made.push(RollbackStep::Pool(name));
         }
         for name in makes.spares {
             let pool = document.disk[&name].spare.as_ref().and_then(|spare| spare.pool.clone());
             // A document never lets a spare overwrite data.
             self.spares.add(&name, NewSpare { pool, force: false }).await?;
-            made.push(Made::Spare(name));
+            made.push(RollbackStep::Spare(name));
         }
         for names in makes.volumes.chunks(VOLUMES_AT_ONCE) {
             let new = names.iter().map(|name| document.volume[name].new_volume(name)).collect();
             self.volumes.create_all(new).await?;
-            made.push(Made::Volumes(names.to_vec()));
+            made.push(RollbackStep::Volumes(names.to_vec()));
         }
         for address in makes.portals {
             let settings = document.portal[&address].settings.clone();
             self.portals.add(NewPortal { address, settings }).await?;
-            made.push(Made::Portal(address));
+            made.push(RollbackStep::Portal(address));
         }
         for wanted in makes.volume_settings.chunks(VOLUMES_AT_ONCE) {
             let set = self.volumes.set_all(wanted).await?;
             let before = set.into_iter().map(|one| (one.report.name, owned(&one.before.settings()))).collect();
-            made.push(Made::VolumeSettings(before));
+            made.push(RollbackStep::VolumeSettings(before));
         }
         for (name, settings) in makes.pool_settings {
             // Read before the change, for the rollback.
             let policy = self.core.state().pools.get(&name).map(|record| record.policy.clone()).unwrap_or_default();
             self.pools.set(&name, PoolSettings { settings }).await?;
-            made.push(Made::PoolSettings(name, owned(&policy.settings())));
+            made.push(RollbackStep::PoolSettings(name, owned(&policy.settings())));
         }
         // Users and receivers come before the access rules, and stay provisional until everything has
         // succeeded.
@@ -212,32 +212,32 @@ impl Configuration {
         })
     }
 
-    async fn commit_document(&self, document: &Document, prune: bool, consent: Consent) -> Result<(), Refusal> {
+    async fn commit_document(&self, document: &Document, prune: bool, consent: Confirmation) -> Result<(), Refusal> {
         // Read again, because volumes that were just created have their identities only now.
         let volumes: BTreeMap<VolumeName, VolumeId> =
             self.volumes.list().await?.into_iter().map(|volume| (volume.name, volume.id)).collect();
-        let turn = self.core.turn().await;
+        let turn = self.core.lock_changes().await;
         let next = access::after(&self.core.state(), document, &volumes, self.core.settings(), prune)?;
         self.access.commit(&turn, consent, |state| *state = next).await?;
-        self.isns.look_again();
+        self.isns.wake();
         Ok(())
     }
 
     /// Restores the access rules of `before` and removes what was created; returns the refusal, with what could
     /// not be rolled back.
-    async fn take_back(
+    async fn roll_back(
         &self,
-        made: Vec<Made>,
-        pending: Option<Box<dyn Pending>>,
+        made: Vec<RollbackStep>,
+        pending: Option<Box<dyn ProvisionalChange>>,
         before: &State,
         refusal: Refusal,
     ) -> Refusal {
         // Access first: hosts lose the volumes before these are deleted.
         let mut left = Vec::new();
-        let turn = self.core.turn().await;
+        let turn = self.core.lock_changes().await;
         if let Err(failed) = self
             .access
-            .commit(&turn, Consent::ALL, |state| {
+            .commit(&turn, Confirmation::ALL, |state| {
                 state.take_access_of(before);
                 state.isns = before.isns;
             })
@@ -247,7 +247,7 @@ impl Configuration {
         }
         drop(turn);
         // A step of the rollback that fails does not stop the others.
-        if let Some(Err(failed)) = pending.map(Pending::take_back) {
+        if let Some(Err(failed)) = pending.map(ProvisionalChange::roll_back) {
             left.push(format!("users and receivers: {failed}"));
         }
         // In reverse order, because pools stand on disks and volumes on pools.
@@ -262,19 +262,21 @@ impl Configuration {
     }
 
     /// Removes an object or resets settings; returns what could not be rolled back, and why.
-    async fn undo(&self, made: Made) -> Vec<String> {
+    async fn undo(&self, made: RollbackStep) -> Vec<String> {
         let (what, undone) = match made {
-            Made::Volumes(names) => {
+            RollbackStep::Volumes(names) => {
                 let left = self.volumes.delete_all(&names, false).await.into_iter();
                 return left.map(|(name, failed)| format!("volume {name}: {failed}")).collect();
             }
-            Made::VolumeSettings(before) => return self.reset_volumes(before).await,
-            Made::Disk(name) => (format!("disk {name}"), self.disks.remove(&name).await),
-            Made::Pool(name) => (format!("pool {name}"), self.pools.destroy(&name).await),
-            Made::Spare(name) => (format!("spare {name}"), self.spares.remove(&name).await),
+            RollbackStep::VolumeSettings(before) => return self.reset_volumes(before).await,
+            RollbackStep::Disk(name) => (format!("disk {name}"), self.disks.remove(&name).await),
+            RollbackStep::Pool(name) => (format!("pool {name}"), self.pools.destroy(&name).await),
+            RollbackStep::Spare(name) => (format!("spare {name}"), self.spares.remove(&name).await),
             // Hosts may have logged in through the new portal in the meantime.
-            Made::Portal(at) => (format!("portal {}", at.0), self.portals.remove(at, Removal { force: true }).await),
-            Made::PoolSettings(name, settings) => {
+            RollbackStep::Portal(at) => {
+                (format!("portal {}", at.0), self.portals.remove(at, Removal { force: true }).await)
+            }
+            RollbackStep::PoolSettings(name, settings) => {
                 (format!("settings of pool {name}"), self.pools.set(&name, PoolSettings { settings }).await.map(drop))
             }
         };
@@ -298,7 +300,7 @@ impl Configuration {
     /// Lists the kept configurations of access, the present one first.
     ///
     /// *Errors*: a file cannot be read.
-    pub async fn past(&self) -> Result<Vec<PastConfig>, Refusal> {
+    pub async fn restore_points(&self) -> Result<Vec<PastConfig>, Refusal> {
         let sessions = self.sessions.list().await?;
         // Read before the state: a commit in between makes the fingerprint outdated, never wrong.
         let fingerprint = self.core.store.version().to_string();
@@ -307,12 +309,19 @@ impl Configuration {
             let told = access_steps(&state, &state.with_access_of(then), &sessions);
             let present = state.access_part() == then.access_part();
             let sessions = u32::try_from(told.sessions.len()).unwrap_or(u32::MAX);
-            PastConfig { version, time, present, steps: told.steps, sessions, fingerprint: fingerprint.clone() }
+            PastConfig {
+                version,
+                time,
+                current: present,
+                steps: told.steps,
+                sessions,
+                fingerprint: fingerprint.clone(),
+            }
         };
         let mut told = Vec::new();
         // One version at a time: each holds all secrets.
-        for (version, time) in self.core.store.configs().into_iter().rev() {
-            told.extend(self.core.store.config(version)?.map(|then| past(version, time, &then)));
+        for (version, time) in self.core.store.restore_points().into_iter().rev() {
+            told.extend(self.core.store.read_restore_point(version)?.map(|then| past(version, time, &then)));
         }
         Ok(told)
     }
@@ -326,10 +335,10 @@ impl Configuration {
         let _alone = self.applying.lock().await;
         let sessions = self.sessions.list().await?;
         let volumes: BTreeSet<VolumeId> = self.volumes.list().await?.into_iter().map(|volume| volume.id).collect();
-        let turn = self.core.turn().await;
+        let turn = self.core.lock_changes().await;
         // Only versions that changed the access of hosts are offered as restore points.
-        let is_kept = self.core.store.configs().iter().any(|(number, _)| *number == version);
-        let then = if is_kept { self.core.store.config(version)? } else { None };
+        let is_kept = self.core.store.restore_points().iter().any(|(number, _)| *number == version);
+        let then = if is_kept { self.core.store.read_restore_point(version)? } else { None };
         let then = then.ok_or_else(|| {
             let message = format!("configuration {version} is not stored");
             Refusal::new(code::CONFIG_UNKNOWN, message, "see blockyard config list")
@@ -344,7 +353,7 @@ impl Configuration {
         // A volume that was deleted since cannot be presented again.
         next.presentations.retain(|record| volumes.contains(&record.volume_id));
         let steps = access_steps(&state, &next, &sessions).steps;
-        let consent = consent(request.allow_disruption, request.reuse_luns);
+        let consent = confirmation(request.allow_disruption, request.reuse_luns);
         self.access.commit(&turn, consent, |state| *state = next).await?;
         drop(turn);
         let sentence = format!("configuration {version} restored: {} steps", steps.len());
@@ -353,8 +362,8 @@ impl Configuration {
     }
 }
 
-fn consent(allow_disruption: bool, reuse_luns: bool) -> Consent {
-    Consent { disruption: allow_disruption, luns: reuse_luns, option: "--allow-disruption" }
+fn confirmation(allow_disruption: bool, reuse_luns: bool) -> Confirmation {
+    Confirmation { disruption: allow_disruption, luns: reuse_luns, option: "--allow-disruption" }
 }
 
 fn owned<const N: usize>(settings: &[(&'static str, String); N]) -> BTreeMap<String, String> {

@@ -1,6 +1,6 @@
 //! Schema of the configuration document.
 
-use super::annex::{ReceiverEntry, UserEntry};
+use super::external::{ReceiverEntry, UserEntry};
 use crate::request::{NewBackend, NewChap, NewDisk, NewGroup, NewVolume, SecretText};
 use model::{
     Balance, ChapAlgorithm, Demand, DiskName, GroupAccess, Iqn, IsnsServer, Name, Network, PortalAddress, Provision,
@@ -122,7 +122,8 @@ pub struct SpareEntry {
 #[serde(default, deny_unknown_fields)]
 pub struct AuthEntry {
     /// Weakest CHAP hash function that is accepted.
-    pub weakest: ChapAlgorithm,
+    #[serde(alias = "weakest")]
+    pub min_algorithm: ChapAlgorithm,
     /// Credentials for discovery sessions; those of the host apply when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub discovery: Option<DiscoveryEntry>,

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::config::Configuration;
 use crate::request::{NewBackend, NewGroup};
-use crate::state::{AuthRecord, ChapRecord, HostRecord, PresentationRecord, ProofRecord, SpareRecord, State};
+use crate::state::{AuthRecord, ChapRecord, CredentialsRecord, HostRecord, PresentationRecord, SpareRecord, State};
 use model::{
     Backend, GroupReport, MemberSize, Name, PoolPolicy, PoolReport, PortalAddress, PortalGroupPolicy, PortalPolicy,
     Provision, Refusal, VolumePolicy, VolumeReport,
@@ -73,8 +73,8 @@ pub(crate) fn of_state(state: &State) -> Document {
 
 fn auth_entry(auth: &AuthRecord) -> AuthEntry {
     let discovery =
-        |proof: &ProofRecord| DiscoveryEntry { chap: chap(&proof.chap), mutual_chap: chap(&proof.mutual_chap) };
-    AuthEntry { weakest: auth.weakest, discovery: auth.discovery.as_ref().map(discovery) }
+        |proof: &CredentialsRecord| DiscoveryEntry { chap: chap(&proof.chap), mutual_chap: chap(&proof.mutual_chap) };
+    AuthEntry { min_algorithm: auth.weakest, discovery: auth.discovery.as_ref().map(discovery) }
 }
 
 fn chap(record: &Option<ChapRecord>) -> Option<ChapEntry> {

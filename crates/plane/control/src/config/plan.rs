@@ -1,6 +1,6 @@
 //! Plan of a document: the steps that it takes, and the effect of each on sessions.
 
-use super::makes::{ExistingObjects, Makes};
+use super::resources::{ExistingObjects, ResourceChanges};
 use super::steps::{Steps, access_steps};
 use super::{ApplyConfig, Document, ExternalSections, access};
 use crate::config::Configuration;
@@ -50,7 +50,7 @@ pub struct Step {
 #[serde(rename_all = "snake_case")]
 pub enum StepKind {
     /// The object is created.
-    Make,
+    Create,
     /// The object is changed.
     Change,
     /// The object is removed.
@@ -60,7 +60,7 @@ pub enum StepKind {
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sign = match self.kind {
-            StepKind::Make => '+',
+            StepKind::Create => '+',
             StepKind::Change => '~',
             StepKind::Remove => '-',
         };
@@ -85,14 +85,14 @@ impl Configuration {
     ///
     /// *Errors*: it cannot be applied.
     pub async fn plan(&self, request: &ApplyConfig, annex: &dyn ExternalSections) -> Result<Plan, Refusal> {
-        self.plan_makes(request, annex).await.map(|(plan, _)| plan)
+        self.plan_all(request, annex).await.map(|(plan, _)| plan)
     }
 
-    pub(super) async fn plan_makes(
+    pub(super) async fn plan_all(
         &self,
         request: &ApplyConfig,
         annex: &dyn ExternalSections,
-    ) -> Result<(Plan, Makes), Refusal> {
+    ) -> Result<(Plan, ResourceChanges), Refusal> {
         let ApplyConfig { document, prune, reuse_luns, .. } = request;
         let prune = *prune;
         if document.schema != super::document::FORM {
@@ -107,7 +107,7 @@ impl Configuration {
         let (pools, volumes, sessions) =
             (self.pools.list().await?, self.volumes.list().await?, self.sessions.list().await?);
         let known = ExistingObjects::of(&state, &pools, &volumes);
-        let (makes, mut steps) = self.makes(document, &known)?;
+        let (makes, mut steps) = self.plan_resources(document, &known)?;
         let mut ids: BTreeMap<VolumeName, VolumeId> = volumes.iter().map(|v| (v.name.clone(), v.id)).collect();
         // Volumes to be created take part under a placeholder identity.
         ids.extend(makes.volumes.iter().map(|name| (name.clone(), NOT_MADE)));
@@ -129,7 +129,7 @@ impl Configuration {
         let mut kept = kept(document, &after, &pools, &volumes);
         kept.extend(beside.kept);
         // State version and the part outside the state: either change makes the plan outdated.
-        let fingerprint = format!("{}{}", self.core.store.version(), beside.seen);
+        let fingerprint = format!("{}{}", self.core.store.version(), beside.fingerprint);
         let sessions = u32::try_from(sessions.len()).unwrap_or(u32::MAX);
         Ok((Plan { steps, kept, sessions, losses, fingerprint }, makes))
     }

@@ -1,7 +1,7 @@
 //! Steps between two states of the access rules, with the effect of each on sessions.
 
 use super::plan::{Step, StepKind, changes};
-use crate::state::owners::Owners;
+use crate::state::host_index::HostIndex;
 use crate::state::{HostRecord, PresentationRecord, State, TargetRecord};
 use model::{IsnsServer, Name, PortalGroupPolicy, SessionReport, VolumeName, is_shown_in};
 use std::collections::{BTreeMap, BTreeSet};
@@ -86,7 +86,7 @@ impl<'a> View<'a> {
             by_target: BTreeMap::new(),
             moved: BTreeMap::new(),
         };
-        let owners = Owners::of(after);
+        let owners = HostIndex::of(after);
         // Indexed once, because every step looks up sessions.
         for session in sessions {
             let was = session.host.as_ref();
@@ -153,7 +153,7 @@ fn compared<K: Ord, V: PartialEq>(
     let step = |key: &K| {
         let (was, is) = (before.get(key), after.get(key));
         let kind = match (was, is) {
-            (None, _) => StepKind::Make,
+            (None, _) => StepKind::Create,
             (_, None) => StepKind::Remove,
             _ if was == is => return None,
             _ => StepKind::Change,
@@ -176,7 +176,7 @@ fn former_lun_steps(before: &State, after: &State) -> Vec<(Step, Hit)> {
         let known: BTreeSet<_> = before.luns.of(who).collect();
         let new = after.luns.of(who).filter(|one| !known.contains(one)).count();
         let numbers = if new == 1 { "1 LUN number".to_owned() } else { format!("{new} LUN numbers") };
-        (new > 0).then(|| stepped(StepKind::Make, format!("memory of {who}"), numbers, Hit::default()))
+        (new > 0).then(|| stepped(StepKind::Create, format!("memory of {who}"), numbers, Hit::default()))
     };
     after.luns.of.keys().filter_map(step).collect()
 }

@@ -154,12 +154,12 @@ async fn configuration_goes_back_when_initiators_stay_away_and_when_it_is_restor
     assert_eq!(array.control.config.export(&()).await.expect("a document"), before);
 
     array.control.config.apply(apply(&document), &()).await.expect("is applied");
-    let past = array.control.config.past().await.expect("configurations");
-    assert!(past[0].present && past[0].steps.is_empty());
+    let past = array.control.config.restore_points().await.expect("configurations");
+    assert!(past[0].current && past[0].steps.is_empty());
     let change = "~ host db: iqn.2001-04.com.example:db2 → iqn.2001-04.com.example:db";
     let wanted = past.iter().find(|past| said(&past.steps) == [change]).expect("the one before is kept");
     let array = array.restarted().await;
-    let now = array.control.config.past().await.expect("configurations")[0].fingerprint.clone();
+    let now = array.control.config.restore_points().await.expect("configurations")[0].fingerprint.clone();
     let as_seen =
         |fingerprint: &str| RestoreConfig { fingerprint: Some(fingerprint.to_owned()), ..RestoreConfig::default() };
     let late = r#"{"name": "late", "initiators": ["iqn.2001-04.com.example:late"]}"#;
@@ -168,7 +168,7 @@ async fn configuration_goes_back_when_initiators_stay_away_and_when_it_is_restor
     let refusal = array.control.config.restore(wanted.version, as_seen(&now)).await.expect_err("it has changed since");
     assert_eq!(refusal.code, code::CHANGED_MEANWHILE);
     array.control.hosts.remove(&"late".parse().expect("a name"), Removal::default()).await.expect("removed");
-    let now = array.control.config.past().await.expect("configurations")[0].fingerprint.clone();
+    let now = array.control.config.restore_points().await.expect("configurations")[0].fingerprint.clone();
     array.control.config.restore(wanted.version, as_seen(&now)).await.expect("is kept");
     assert_eq!(array.control.config.export(&()).await.expect("a document"), before);
     let refusal = array.control.config.restore(99_999, RestoreConfig::default()).await.expect_err("is not kept");
@@ -183,7 +183,7 @@ async fn ten_configurations_are_kept_and_more_whatever_else_changes() {
         array.control.hosts.add(host).await.expect("a host");
         array.add_disks(&[&format!("d{n}")]).await;
     }
-    let past = array.control.config.past().await.expect("configurations");
+    let past = array.control.config.restore_points().await.expect("configurations");
     assert_eq!(past.len(), 20);
     assert_eq!(past[10].steps.len(), 10, "ten hosts less");
     assert!(past.windows(2).all(|pair| pair[0].version > pair[1].version));

@@ -4,9 +4,9 @@
 //! the device information of the kernel, then the signatures that `wipefs` or `blkid` detect, where one is
 //! installed. Nothing is written to the disk.
 
+use crate::backing::BackingIdentity;
 use crate::core::Core;
-use crate::devices::{Devices, Found, SIZE_MIN};
-use crate::medium::Medium;
+use crate::devices::{Devices, SIZE_MIN, SystemDevice};
 use crate::privileged::Program;
 use model::{DiskReport, Label, Refusal, RemoteAddress, UNKNOWN_DATA, code};
 use serde::Deserialize;
@@ -20,7 +20,7 @@ use tokio::process::Command;
 use tokio::time::timeout;
 
 /// Time limit of an inspection program.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PROGRAM_TIMEOUT: Duration = Duration::from_secs(10);
 /// Output limit of an inspection program in bytes.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
 /// Directories of programs that are often not in the search path of users other than root.
@@ -56,15 +56,15 @@ impl Devices {
             let hint = format!("use a disk or file of at least {}", SIZE_MIN.iec());
             return Err(Refusal::new(code::DISK_TOO_SMALL, message, hint));
         }
-        if force || matches!(disk.label, Label::Ours { .. }) {
+        if force || matches!(disk.label, Label::PoolMember { .. }) {
             return Ok(());
         }
         // Everything that is found is listed, so that `--force` is an informed decision.
         let mut found = BTreeSet::new();
         match &disk.label {
-            Label::Foreign { what } => drop(found.insert(what.clone())),
+            Label::Foreign { description: what } => drop(found.insert(what.clone())),
             Label::Damaged => drop(found.insert("a damaged label of a pool".to_owned())),
-            Label::None | Label::Ours { .. } => {}
+            Label::None | Label::PoolMember { .. } => {}
         }
         if let Some(device) = self.at(path).await {
             found.extend(device.signature);
@@ -73,8 +73,11 @@ impl Devices {
         }
         // A file without allocated blocks was never written, and no local program can open a remote disk.
         let is_out_of_reach = path.to_str().is_some_and(RemoteAddress::is_remote);
-        let recognised =
-            if is_out_of_reach || Medium::is_hole(path) { Vec::new() } else { recognised(&self.core, path).await };
+        let recognised = if is_out_of_reach || BackingIdentity::is_hole(path) {
+            Vec::new()
+        } else {
+            recognised(&self.core, path).await
+        };
         if !recognised.is_empty() {
             // A named signature is more useful than "unknown data".
             found.remove(UNKNOWN_DATA);
@@ -90,10 +93,10 @@ impl Devices {
         Err(Refusal::new(code::DISK_FOREIGN, message, hint))
     }
 
-    async fn at(&self, path: &Path) -> Option<Found> {
-        let (machine, medium) = (self.machine.clone(), Medium::of_device(path)?);
+    async fn at(&self, path: &Path) -> Option<SystemDevice> {
+        let (machine, medium) = (self.machine.clone(), BackingIdentity::of_device(path)?);
         let found = tokio::task::spawn_blocking(move || machine.devices().unwrap_or_default()).await.ok()?;
-        found.into_iter().find(|device| Medium::of_device(&device.device) == Some(medium))
+        found.into_iter().find(|device| BackingIdentity::of_device(&device.device) == Some(medium))
     }
 }
 
@@ -128,7 +131,7 @@ async fn output_of(program: &str, arguments: &[&OsStr]) -> Option<Vec<u8>> {
         child.stdout.take()?.take(ANSWER_BYTES_MAX).read_to_end(&mut output).await.ok()?;
         Some(output)
     };
-    timeout(PATIENCE, asked).await.ok()?
+    timeout(PROGRAM_TIMEOUT, asked).await.ok()?
 }
 
 #[derive(Deserialize)]

@@ -139,14 +139,14 @@ async fn disk_that_holds_something_is_not_free() {
     other.control.pools.create(new_pool("old", Level::Raid1, &["x0", "x1"])).await.expect("a pool");
     fs::copy(other.folder().join("x0.img"), laid.dev("sde")).expect("copies");
 
-    assert_eq!(seen(&array, &laid, "sdb").await.state, State::Holding);
+    assert_eq!(seen(&array, &laid, "sdb").await.state, State::HasData);
     let udev = seen(&array, &laid, "sdc").await;
-    assert_eq!(why(&udev), (State::Holding, "it holds a member of a RAID or of LVM (zfs_member)"), "as udev knows");
-    assert_eq!(why(&seen(&array, &laid, "sdd").await), (State::Holding, "it has a partition"));
+    assert_eq!(why(&udev), (State::HasData, "it holds a member of a RAID or of LVM (zfs_member)"), "as udev knows");
+    assert_eq!(why(&seen(&array, &laid, "sdd").await), (State::HasData, "it has a partition"));
     let member = seen(&array, &laid, "sde").await;
     assert_eq!(member.state, State::Member);
     assert!(member.reason.expect("a reason").contains("blockyard pool import old"));
-    assert!(matches!(member.label, Some(Label::Ours { .. })));
+    assert!(matches!(member.label, Some(Label::PoolMember { .. })));
 }
 
 #[tokio::test]

@@ -11,8 +11,8 @@ fn store(dir: &TempDir) -> Store {
 }
 
 fn all(log: &EventLog) -> Vec<(u64, u64, String)> {
-    let line = |event: Event| (event.number, event.times, event.subject.name);
-    log.list(Wanted::default()).into_iter().map(line).collect()
+    let line = |event: Event| (event.number, event.count, event.subject.name);
+    log.list(EventFilter::default()).into_iter().map(line).collect()
 }
 
 #[test]
@@ -23,11 +23,11 @@ fn event_log_is_the_same_after_a_restart() {
         let log = EventLog::open(&store).expect("a log");
         log.add(&store, vec![raised(1, event::DISK_FAILED, "d0"), raised(2, event::DISK_FAILED, "d1")]).expect("kept");
         log.add(&store, vec![raised(3, event::DISK_FAILED, "d0")]).expect("kept");
-        log.list(Wanted::default())
+        log.list(EventFilter::default())
     };
     let store = store(&dir);
     let log = EventLog::open(&store).expect("a log");
-    assert_eq!(log.list(Wanted::default()), before);
+    assert_eq!(log.list(EventFilter::default()), before);
     assert_eq!(all(&log), [(1, 2, "d0".to_owned()), (2, 1, "d1".to_owned())]);
     assert_eq!((before[0].since, before[0].time), (Timestamp::from_unix(1), Timestamp::from_unix(3)));
     log.add(&store, vec![raised(4, event::REBUILD_ENDED, "d0")]).expect("kept");
@@ -85,16 +85,16 @@ fn event_log_has_one_event_an_hour_for_each_cause_and_disk() {
     for half in [0..FOLD_SECONDS / 2, FOLD_SECONDS / 2..FOLD_SECONDS + 10] {
         log.add(&store, half.flat_map(of_second).collect()).expect("kept");
     }
-    let listed = log.list(Wanted::default());
+    let listed = log.list(EventFilter::default());
     let of = |code, name: &str| {
         let is_it = |event: &&Event| event.code == code && event.subject.name == name;
-        listed.iter().filter(is_it).map(|event| (event.times, event.sentence.clone())).collect::<Vec<_>>()
+        listed.iter().filter(is_it).map(|event| (event.count, event.message.clone())).collect::<Vec<_>>()
     };
     let last = 4 * (FOLD_SECONDS - 1);
     let healed = [(FOLD_SECONDS, format!("{last} KiB")), (10, format!("{} KiB", 4 * (FOLD_SECONDS + 9)))];
     assert_eq!(of(event::BLOCKS_HEALED, "d0"), healed);
     assert_eq!(listed.len(), 7, "the failed disk is still there, and two events for each cause and disk");
-    assert_eq!(EventLog::open(&store).expect("a log").list(Wanted::default()), listed, "also after a restart");
+    assert_eq!(EventLog::open(&store).expect("a log").list(EventFilter::default()), listed, "also after a restart");
 }
 
 #[test]
@@ -104,10 +104,10 @@ fn event_log_is_bounded_in_memory_and_on_disk() {
     let log = EventLog::open(&store).expect("a log");
     let many = (0..EVENTS_KEPT as u64 + 10).map(|n| raised(n, event::DISK_FAILED, &format!("d{n}"))).collect();
     log.add(&store, many).expect("kept");
-    assert_eq!(log.list(Wanted::default()).len(), EVENTS_KEPT);
-    assert_eq!(log.list(Wanted::default())[0].number, 11);
+    assert_eq!(log.list(EventFilter::default()).len(), EVENTS_KEPT);
+    assert_eq!(log.list(EventFilter::default())[0].number, 11);
     let again = EventLog::open(&store).expect("a log");
-    assert_eq!(again.list(Wanted::default()), log.list(Wanted::default()));
+    assert_eq!(again.list(EventFilter::default()), log.list(EventFilter::default()));
 }
 
 #[test]
@@ -118,9 +118,9 @@ fn event_log_does_not_let_strangers_push_out_the_rest() {
     log.add(&store, vec![raised(0, event::DISK_FAILED, "d0")]).expect("kept");
     let strangers = (0..EVENTS_KEPT).map(|n| raised(1, event::LOGIN_REFUSED, &format!("iqn.{n}"))).collect();
     log.add(&store, strangers).expect("kept");
-    let listed = log.list(Wanted::default());
+    let listed = log.list(EventFilter::default());
     assert_eq!(listed.len(), 1 + REFUSALS_MAX);
-    assert_eq!(listed.iter().map(|event| event.times).sum::<u64>(), 1 + EVENTS_KEPT as u64);
+    assert_eq!(listed.iter().map(|event| event.count).sum::<u64>(), 1 + EVENTS_KEPT as u64);
 }
 
 #[test]
@@ -131,13 +131,13 @@ fn event_log_lists_what_is_asked_for() {
     let events =
         [(10, event::DISK_FAILED), (20, event::REBUILD_BEGAN), (30, event::REBUILD_ENDED), (40, event::POOL_FAILED)];
     log.add(&store, events.map(|(second, code)| raised(second, code, "d0")).into()).expect("kept");
-    let numbers = |wanted: Wanted| log.list(wanted).into_iter().map(|event| event.number).collect::<Vec<_>>();
-    let severity = |severity| Wanted { severity: Some(severity), ..Wanted::default() };
+    let numbers = |wanted: EventFilter| log.list(wanted).into_iter().map(|event| event.number).collect::<Vec<_>>();
+    let severity = |severity| EventFilter { severity: Some(severity), ..EventFilter::default() };
     assert_eq!(numbers(severity(EventSeverity::Warning)), [1, 4]);
     assert_eq!(numbers(severity(EventSeverity::Critical)), [4]);
-    assert_eq!(numbers(Wanted { since: Some(Timestamp::from_unix(20)), ..Wanted::default() }), [2, 3, 4]);
-    assert_eq!(numbers(Wanted { after: 3, ..Wanted::default() }), [4]);
-    assert_eq!(numbers(Wanted { limit: Some(2), ..Wanted::default() }), [3, 4]);
+    assert_eq!(numbers(EventFilter { since: Some(Timestamp::from_unix(20)), ..EventFilter::default() }), [2, 3, 4]);
+    assert_eq!(numbers(EventFilter { after: 3, ..EventFilter::default() }), [4]);
+    assert_eq!(numbers(EventFilter { limit: Some(2), ..EventFilter::default() }), [3, 4]);
 }
 
 fn standing(log: &EventLog) -> Vec<u64> {
@@ -159,7 +159,7 @@ fn what_is_still_so_is_kept_until_it_ends_however_much_happens_and_over_a_restar
         log.add(&store, many.collect()).expect("kept");
     }
     assert_eq!(standing(&log), [1, 2]);
-    assert!(log.list(Wanted::default()).len() <= EVENTS_KEPT);
+    assert!(log.list(EventFilter::default()).len() <= EVENTS_KEPT);
     let log = EventLog::open(&store).expect("a log");
     assert_eq!(standing(&log), [1, 2], "after a restart");
     log.add(&store, vec![of(90, event::SCRUB_ENDED, "pond"), of(90, event::ACKNOWLEDGED, "tank")]).expect("kept");

@@ -101,11 +101,11 @@ async fn what_is_worse_than_before_is_one_event() {
     array.add_disks(&["d0"]).await;
     let name: DiskName = "d0".parse().expect("a name");
     let events = async || {
-        let events = array.control.steward.events(crate::Wanted::default()).await;
+        let events = array.control.reconciler.events(crate::EventFilter::default()).await;
         let of_disk = events.into_iter().filter(|event| [event::DISK_FAILING, event::DISK_WEARS].contains(&event.code));
-        of_disk.map(|event| event.sentence).collect::<Vec<_>>()
+        of_disk.map(|event| event.message).collect::<Vec<_>>()
     };
-    array.control.health.look(Path::new("/bin/false")).await;
+    array.control.health.poll(Path::new("/bin/false")).await;
     assert_eq!(array.control.health.of(&name), None, "a file is not asked");
     array.control.health.note(name.clone(), told(NVME));
     array.control.health.note(name.clone(), told(NVME));

@@ -4,7 +4,7 @@
 //! A storage node name is unique in an iSNS database, so the array that registers second is refused or takes
 //! the name over; either way the server lists portals that are not ours.
 
-use super::{Registrar, exchange, resolved};
+use super::{RegistrationTask, exchange, resolved};
 use crate::isns::IsnsRegistration;
 use bounded::quoted;
 use isns::{Request, Status};
@@ -53,11 +53,11 @@ fn is_of_this_machine(ip: IpAddr) -> bool {
     UdpSocket::bind((ip, 0)).is_ok()
 }
 
-impl Registrar {
+impl RegistrationTask {
     /// Looks up the names of all targets with presentations. A name that another array has is a problem of the
     /// status until the server no longer lists it; while the server does not answer, the problem stays as it
     /// was.
-    pub(super) async fn look_for_duplicates(&self, server: IsnsServer) {
+    pub(super) async fn check_duplicates(&self, server: IsnsServer) {
         let isns = &self.isns;
         let (names, portals) = match isns.names_and_portals().await {
             Ok(found) => found,
@@ -116,7 +116,7 @@ async fn find(
     let mut server = exchange::connect(server).await?;
     let local = server.local_address();
     for name in names {
-        let answer = server.ask(Request::Locate { asker: asker.unwrap_or(name), name }).await?;
+        let answer = server.ask(Request::Locate { source: asker.unwrap_or(name), name }).await?;
         // The server does not know the name at all.
         if answer.status == Status::NO_SUCH_ENTRY {
             continue;
@@ -124,7 +124,7 @@ async fn find(
         if answer.status != Status::SUCCESSFUL {
             return Err(format!("it rejected the query for {name}: {}", answer.status));
         }
-        let located = answer.located().map_err(|violation| violation.to_string())?;
+        let located = answer.reachable_targets().map_err(|violation| violation.to_string())?;
         let is_other =
             |portal: SocketAddr| !own.has(portal) && !own.portals.iter().any(|&at| resolved(at, local) == portal);
         let other = located.into_iter().find(|it| it.target.eq_ignore_ascii_case(name) && is_other(it.portal));

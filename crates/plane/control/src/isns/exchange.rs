@@ -1,6 +1,6 @@
 //! Connection to an iSNS server: one request at a time, and its answer.
 
-use isns::{Answer, Answers, Request};
+use isns::{Request, Response, ResponseParser};
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -8,13 +8,13 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// Time limit for connecting and for each exchange.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// An open connection to a server.
 pub(super) struct Server {
     stream: TcpStream,
     local: SocketAddr,
-    answers: Answers,
+    answers: ResponseParser,
     transaction: u16,
 }
 
@@ -22,10 +22,10 @@ pub(super) struct Server {
 ///
 /// *Errors*: the reason of the failure, in words.
 pub(super) async fn connect(server: SocketAddr) -> Result<Server, String> {
-    let connected = timeout(PATIENCE, TcpStream::connect(server)).await;
+    let connected = timeout(TIMEOUT, TcpStream::connect(server)).await;
     let stream = connected.map_err(|_| silent())?.map_err(|error| format!("it cannot be reached: {error}"))?;
     let local = stream.local_addr().map_err(|error| error.to_string())?;
-    Ok(Server { stream, local, answers: Answers::default(), transaction: 0 })
+    Ok(Server { stream, local, answers: ResponseParser::default(), transaction: 0 })
 }
 
 impl Server {
@@ -37,19 +37,19 @@ impl Server {
     /// Sends the request and returns its answer.
     ///
     /// *Errors*: the reason of the failure, in words.
-    pub(super) async fn ask(&mut self, request: Request<'_>) -> Result<Answer, String> {
+    pub(super) async fn ask(&mut self, request: Request<'_>) -> Result<Response, String> {
         self.transaction += 1;
-        timeout(PATIENCE, self.exchange(request)).await.map_err(|_| silent())?
+        timeout(TIMEOUT, self.exchange(request)).await.map_err(|_| silent())?
     }
 
-    async fn exchange(&mut self, request: Request<'_>) -> Result<Answer, String> {
+    async fn exchange(&mut self, request: Request<'_>) -> Result<Response, String> {
         let broke = |error: std::io::Error| format!("the connection broke: {error}");
         self.stream.write_all(&request.emit(self.transaction)).await.map_err(broke)?;
         let mut bytes = [0; 4096];
         loop {
             while let Some(answer) = self.answers.poll().map_err(|violation| violation.to_string())? {
                 // The server may send requests of its own on the connection; they are skipped.
-                if (answer.transaction, answer.function) == (self.transaction, request.function().answer()) {
+                if (answer.transaction, answer.function) == (self.transaction, request.function().response()) {
                     return Ok(answer);
                 }
             }
@@ -62,5 +62,5 @@ impl Server {
 }
 
 fn silent() -> String {
-    format!("it did not respond within {} seconds", PATIENCE.as_secs())
+    format!("it did not respond within {} seconds", TIMEOUT.as_secs())
 }

@@ -73,7 +73,7 @@ pub(super) fn cause(
     match slowest {
         Some(disk) => Some(Cause::Disk { disk: disk.disk.clone(), mean_us: disk.mean_us, busy: disk.busy }),
         // A degraded pool is named only where no disk stands out.
-        None if [MemberState::Failed, MemberState::Missing, MemberState::Behind].into_iter().any(is) => {
+        None if [MemberState::Failed, MemberState::Missing, MemberState::NotResponding].into_iter().any(is) => {
             Some(Cause::Lost { pool: pool.name.clone() })
         }
         None => None,

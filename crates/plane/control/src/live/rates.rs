@@ -54,7 +54,7 @@ pub struct Rates {
     /// 99.9th percentile of the latency in microseconds.
     pub p999_us: u64,
     /// Latency histogram for a heat map: commands below 8 µs, below 16 µs, and so on, doubling with each row.
-    pub rows: [u64; ROWS],
+    pub latency_histogram: [u64; ROWS],
 }
 
 /// Rates of a volume.
@@ -158,7 +158,7 @@ impl LiveRates {
         pools: &[PoolReport],
     ) -> Self {
         // At least 1 ms, so that no rate is divided by zero.
-        let each = Each(span.as_secs_f64().max(1e-3));
+        let each = RateInterval(span.as_secs_f64().max(1e-3));
         let volumes_before = by(&before.volumes, |volume| volume.id);
         let mut took = Histogram::default();
         let mut total = Rates::default();
@@ -201,7 +201,7 @@ impl Rates {
 
     fn set_percentiles(&mut self, took: &Histogram) {
         (self.p50_us, self.p99_us, self.p999_us) = (took.within_us(500), took.within_us(990), took.within_us(999));
-        self.rows = took.rows();
+        self.latency_histogram = took.rows();
     }
 
     fn add(&mut self, other: &Self) {
@@ -214,9 +214,9 @@ impl Rates {
 }
 
 /// Divides differences by the seconds between the samples.
-struct Each(f64);
+struct RateInterval(f64);
 
-impl Each {
+impl RateInterval {
     #[allow(clippy::cast_precision_loss, reason = "a rate of 2^53 commands a second is not met")]
     fn rate(&self, now: u64, before: u64) -> f64 {
         // A counter that has decreased was reset, so all of it is new.

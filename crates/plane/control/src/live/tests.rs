@@ -61,7 +61,7 @@ fn moment_tells_what_moved_the_slowest_volume_first() {
     assert!(told[1].2.abs_diff(100) <= 100 / 8, "what came before does not count");
     assert_eq!(told.len(), 2, "tank/b stood still");
     assert_eq!((moment.total.reads, moment.total.read_bytes, moment.span_ms), (3.0, 12288.0, 2000));
-    assert_eq!(moment.total.rows.iter().sum::<u64>(), 6);
+    assert_eq!(moment.total.latency_histogram.iter().sum::<u64>(), 6);
 }
 
 #[test]
@@ -109,7 +109,7 @@ async fn who_watches_hears_every_second_and_nobody_is_looked_for_afterwards() {
     let at_once = other.next().await.expect("goes on").expect("a moment");
     assert_eq!(at_once, first, "others share what was seen");
     drop((watching, other));
-    tokio::time::sleep(LOOK * 4).await;
+    tokio::time::sleep(SAMPLE_INTERVAL * 4).await;
     assert!(array.control.live.watched.lock().expect("not poisoned").is_none(), "nobody looks any more");
     let mut again = array.control.live.watch();
     assert!(again.next().await.is_some());

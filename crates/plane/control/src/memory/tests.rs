@@ -23,7 +23,7 @@ fn put(root: &Path, path: &str, text: &str) {
 
 fn found(files: &[(&str, &str)]) -> (String, u64) {
     let machine = machine(files);
-    let found = Found::look(machine.path());
+    let found = MemoryLimits::detect(machine.path());
     let (name, bytes) = found.smallest();
     (name.to_owned(), bytes)
 }
@@ -86,8 +86,8 @@ fn second_version_tells_limits_use_and_pressure_of_each_group() {
     let (slice, own) = ("sys/fs/cgroup/system.slice", "sys/fs/cgroup/system.slice/blockyard.service");
     let machine = machine(&SECOND);
     let say = |group: &str, file: &str, text: &str| put(machine.path(), &format!("{group}/{file}"), text);
-    let strain = || Strain::look(&Found::look(machine.path()));
-    assert_eq!(strain(), Strain::default(), "nothing is told, and nothing is limited");
+    let strain = || MemoryPressure::measure(&MemoryLimits::detect(machine.path()));
+    assert_eq!(strain(), MemoryPressure::default(), "nothing is told, and nothing is limited");
     say(own, "memory.current", "503316480\n");
     say(own, "memory.max", "max\n");
     say(own, "memory.high", "max\n");
@@ -126,9 +126,9 @@ async fn read_cache_shrinks_while_memory_is_short_and_grows_back() {
     };
     pressure("0.00");
     fill(GIB / 2, GIB / 4);
-    let found = Found::look(machine.path());
+    let found = MemoryLimits::detect(machine.path());
     let most = 128 << 20;
-    let look = async |now| array.control.memory.look(&found, most, now).await.expect("looks");
+    let look = async |now| array.control.memory.check(&found, most, now).await.expect("looks");
     assert_eq!(look(most).await, most, "pages of files count for nothing");
     assert!(array.control.status.report().await.expect("a status").problems.is_empty());
     pressure("12.50");
@@ -153,8 +153,8 @@ async fn read_cache_shrinks_while_memory_is_short_and_grows_back() {
     }
     assert_eq!(now, most);
     assert!(array.control.status.report().await.expect("a status").problems.is_empty());
-    let events = array.control.steward.events(crate::Wanted::default()).await;
-    let count = |code| events.iter().filter(|event| event.code == code).map(|event| event.times).sum::<u64>();
+    let events = array.control.reconciler.events(crate::EventFilter::default()).await;
+    let count = |code| events.iter().filter(|event| event.code == code).map(|event| event.count).sum::<u64>();
     assert_eq!((count(event::MEMORY_SHORT), count(event::MEMORY_ENOUGH)), (1, 1));
 }
 
@@ -165,7 +165,7 @@ async fn volumes_in_memory_have_half_of_the_limit_together() {
     let control = &array.control;
     let machine = machine(&SECOND);
     put(machine.path(), "sys/fs/cgroup/system.slice/memory.max", "536870912\n");
-    control.memory.look(&Found::look(machine.path()), 0, 0).await.expect("looks");
+    control.memory.check(&MemoryLimits::detect(machine.path()), 0, 0).await.expect("looks");
     let ram = |name: &str, mib| crate::request::NewVolume {
         backend: Some(crate::request::NewBackend::Ram {}),
         ..crate::tests::new_volume(name, Some(Size::mib(mib)))

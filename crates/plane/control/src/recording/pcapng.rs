@@ -118,7 +118,7 @@ impl Pcapng {
     fn make(&mut self, recorded: &Recorded) -> Vec<u8> {
         let WireEnds { initiator, portal } = recorded.ends;
         let next = self.connections.entry((initiator, portal)).or_insert([1, 1]);
-        let line = Line { initiator, portal, at_ns: recorded.at_ns };
+        let line = Endpoints { initiator, portal, at_ns: recorded.at_ns };
         let mut blocks = Vec::new();
         match &recorded.what {
             Wire::Opened => {
@@ -158,13 +158,13 @@ impl Pcapng {
 }
 
 /// Endpoints of a packet, and its time.
-struct Line {
+struct Endpoints {
     initiator: SocketAddr,
     portal: SocketAddr,
     at_ns: u64,
 }
 
-impl Line {
+impl Endpoints {
     /// Appends a packet with the next sequence numbers `next`.
     fn packet(
         &self,

@@ -26,7 +26,8 @@ pub struct NewChap {
 #[serde(default, deny_unknown_fields)]
 pub struct SetAuth {
     /// Weakest CHAP hash function to accept.
-    pub weakest: Option<ChapAlgorithm>,
+    #[serde(alias = "weakest")]
+    pub min_algorithm: Option<ChapAlgorithm>,
     /// Authentication of discovery sessions.
     pub discovery: Option<SetDiscovery>,
 }

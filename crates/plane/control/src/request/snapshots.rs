@@ -23,14 +23,16 @@ pub struct NewSnapshots {
 pub enum LockWish {
     /// No lock.
     #[default]
-    Open,
+    #[serde(alias = "open")]
+    Unlocked,
     /// Locked until this time.
     Until(Timestamp),
     /// Locked for this duration by the array's clock, which may differ from the client's.
     // No example in the description: schemars would take one of a single variant for one of the whole type.
     For(#[schemars(with = "String", extend("pattern" = "^ *[0-9]{1,6} *(w|d|h|min|m|s) *$"))] Span),
     /// Locked without end.
-    ForEver,
+    #[serde(alias = "for_ever")]
+    Permanent,
 }
 
 impl LockWish {
@@ -38,10 +40,10 @@ impl LockWish {
     #[must_use]
     pub fn at(self, now: Timestamp) -> SnapshotLock {
         match self {
-            Self::Open => SnapshotLock::Open,
+            Self::Unlocked => SnapshotLock::Unlocked,
             Self::Until(time) => SnapshotLock::Until(time),
             Self::For(span) => SnapshotLock::Until(now.plus(span.seconds())),
-            Self::ForEver => SnapshotLock::ForEver,
+            Self::Permanent => SnapshotLock::Permanent,
         }
     }
 }
@@ -49,9 +51,9 @@ impl LockWish {
 impl From<SnapshotLock> for LockWish {
     fn from(lock: SnapshotLock) -> Self {
         match lock {
-            SnapshotLock::Open => Self::Open,
+            SnapshotLock::Unlocked => Self::Unlocked,
             SnapshotLock::Until(time) => Self::Until(time),
-            SnapshotLock::ForEver => Self::ForEver,
+            SnapshotLock::Permanent => Self::Permanent,
         }
     }
 }

@@ -42,7 +42,7 @@ impl Store {
         let Some((_, document)) = found.filter(|(_, document)| !document.is_null()) else { return Ok(None) };
         // The name is the root of the secret's place, which the seal authenticates.
         let mut placed = json!({ name: document });
-        self.vault.open_all(&mut placed, self.forget)?;
+        self.node_key.open_all(&mut placed, self.forget)?;
         Ok(placed.get_mut(name).map(Value::take))
     }
 
@@ -52,7 +52,7 @@ impl Store {
     /// except while the store is held.
     pub(crate) fn keep_document(&self, name: &str, document: Value) -> Result<(), Refusal> {
         let mut placed = json!({ name: document });
-        self.vault.seal(&mut placed)?;
+        self.node_key.seal(&mut placed)?;
         let sealed = placed[name].take();
         let held = self.current().hold.is_some();
         let number = self.current().documents.number(name);
@@ -74,7 +74,7 @@ impl Store {
             let lost = damaged.iter().filter(|(of, _)| *of == name).map(|(_, number)| *number).max();
             // Opened and sealed again, so that it ends up under the current key.
             let mut placed = json!({ name.as_str(): self.document(&name)? });
-            self.vault.seal(&mut placed)?;
+            self.node_key.seal(&mut placed)?;
             // Above every version that a header names, so that the next start reports none as missing.
             self.write_document(&name, number.max(lost.unwrap_or(0)) + 1, placed[name.as_str()].take())?;
         }

@@ -1,7 +1,7 @@
 //! Event files: each holds the events of a run of numbers, so an event rewrites one small file, and a damaged
 //! file loses its own events only.
 
-use super::folder::Found;
+use super::folder::ReadResult;
 use super::{Store, unwritable};
 use model::{Event, Refusal, event};
 use std::collections::{BTreeSet, VecDeque};
@@ -22,12 +22,12 @@ impl Store {
         let (mut events, mut free) = (Vec::new(), 1);
         for file in self.folder.list()?.remove(EVENTS).unwrap_or_default() {
             match self.folder.read(EVENTS, file)? {
-                Found::Whole(_, body) => {
+                ReadResult::Whole(_, body) => {
                     // Parsed row by row: one event of a later version must not hide the others of its file.
                     let rows: Vec<serde_json::Value> = serde_json::from_slice(&body).unwrap_or_default();
                     events.extend(rows.into_iter().filter_map(|row| serde_json::from_value::<Event>(row).ok()));
                 }
-                Found::Damaged(why) => {
+                ReadResult::Damaged(why) => {
                     let (first, last) = (file * IN_FILE, file * IN_FILE + IN_FILE - 1);
                     let sentence = format!("events of the numbers {first} to {last} are damaged and left out: {why}");
                     self.current().findings.push((event::STATE_COPY_DAMAGED, sentence));

@@ -3,7 +3,7 @@
 //! Every file is written under a temporary name, flushed, renamed and made durable with its folder. The meaning
 //! of a body is not known here.
 
-use super::sheet::{self, FORMAT, Header};
+use super::file_format::{self, FORMAT, Header};
 use super::{locked, unwritable};
 use model::{Refusal, code};
 use std::collections::BTreeMap;
@@ -39,7 +39,7 @@ pub(super) struct Folder {
 const SHORTAGES: [i32; 3] = [12, 23, 24];
 
 /// Result of reading a file.
-pub(super) enum Found {
+pub(super) enum ReadResult {
     /// The checksum matches.
     Whole(Header, Vec<u8>),
     /// The file is damaged; the reason.
@@ -131,7 +131,7 @@ impl Folder {
     ///
     /// *Errors*: a newer program wrote it, permission is denied, or the system lacks memory or descriptors. A
     /// read error of the disk counts as damage.
-    pub(super) fn read(&self, name: &str, number: u64) -> Result<Found, Refusal> {
+    pub(super) fn read(&self, name: &str, number: u64) -> Result<ReadResult, Refusal> {
         let path = self.file(name, number);
         let mut bytes = Vec::new();
         // Bounded: a file beyond the limit is cut off, fails its checksum and counts as damaged.
@@ -145,12 +145,12 @@ impl Folder {
                 return Err(Refusal::new(code::IO_FAILED, message, "free memory and close files, then try again"));
             }
             // An error of the medium, such as `EIO`: the content is lost, as after a failed checksum.
-            Err(error) => return Ok(Found::Damaged(format!("it cannot be read: {error}"))),
+            Err(error) => return Ok(ReadResult::Damaged(format!("it cannot be read: {error}"))),
             Ok(_) => {}
         }
-        let (header, body) = match sheet::parse(&bytes) {
+        let (header, body) = match file_format::parse(&bytes) {
             Ok(parsed) => parsed,
-            Err(why) => return Ok(Found::Damaged(why)),
+            Err(why) => return Ok(ReadResult::Damaged(why)),
         };
         // Checked after the checksum: a flipped bit in the format must not look like a newer version.
         if header.format > FORMAT {
@@ -162,9 +162,9 @@ impl Folder {
         }
         // The header names the file: a copy under another file name is not that version.
         if (header.name.as_str(), header.number) != (name, number) {
-            return Ok(Found::Damaged(format!("it is version {} of {}", header.number, header.name)));
+            return Ok(ReadResult::Damaged(format!("it is version {} of {}", header.number, header.name)));
         }
-        Ok(Found::Whole(header, body.to_vec()))
+        Ok(ReadResult::Whole(header, body.to_vec()))
     }
 
     /// Writes a version of a document under its final name. *Durability*: it survives power loss.
@@ -173,7 +173,7 @@ impl Folder {
     pub(super) fn write(&self, header: &Header, body: &[u8]) -> Result<(), Refusal> {
         self.check()?;
         let (beside, path) = (self.versions.join(BESIDE), self.file(&header.name, header.number));
-        let bytes = sheet::emit(header, body).map_err(|error| unwritable(&path, &error))?;
+        let bytes = file_format::emit(header, body).map_err(|error| unwritable(&path, &error))?;
         // Event files are replaced under their number, and their former content must survive a failed write.
         let is_new = !path.exists();
         let write = || -> io::Result<()> {

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Reason for serving an older version.
-pub(super) struct Hold {
+pub(super) struct WriteHold {
     /// Sentences that name what is damaged or missing, and what is used instead.
     pub sentences: Vec<String>,
     /// The damaged files.
@@ -27,7 +27,7 @@ pub struct StateReport {
     /// Versions kept, oldest first.
     pub kept: Vec<u64>,
     /// Reason why changes are refused; null while they are accepted.
-    pub held: Option<String>,
+    pub changes_refused: Option<String>,
 }
 
 impl Store {
@@ -75,7 +75,7 @@ impl Store {
         written
     }
 
-    fn write_accepted(&self, hold: &Hold) -> Result<(), Refusal> {
+    fn write_accepted(&self, hold: &WriteHold) -> Result<(), Refusal> {
         // The state is written last: it is the commit point, and its header names the documents.
         self.rewrite_documents(&hold.damaged)?;
         self.write_version(State::clone(&self.state()))?;

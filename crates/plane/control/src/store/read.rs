@@ -2,9 +2,9 @@
 
 use super::documents::{DISPOSABLE, Documents};
 use super::events::EVENTS;
-use super::folder::{Folder, Found, Listed};
-use super::hold::Hold;
-use super::sheet::{AuditHead, Header};
+use super::file_format::{AuditHead, Header};
+use super::folder::{Folder, Listed, ReadResult};
+use super::hold::WriteHold;
 use super::{STATE, damaged};
 use model::{EventCode, Refusal, Timestamp, event};
 use serde_json::Value;
@@ -28,8 +28,8 @@ pub(super) struct Read {
     older: Vec<String>,
     damaged: Vec<(String, u64)>,
     /// The highest version number that any header names; likewise for each document.
-    told: u64,
-    told_documents: BTreeMap<String, u64>,
+    state_max: u64,
+    documents_max: BTreeMap<String, u64>,
     /// Keys that headers name: the ID and the check value.
     checks: BTreeSet<(String, String)>,
     is_empty: bool,
@@ -69,11 +69,11 @@ impl Read {
     }
 
     /// Returns the hold on writing; `None` where everything is the latest version.
-    pub(super) fn hold(&self) -> Option<Hold> {
-        (!self.older.is_empty()).then(|| Hold {
+    pub(super) fn hold(&self) -> Option<WriteHold> {
+        (!self.older.is_empty()).then(|| WriteHold {
             sentences: self.older.clone(),
             damaged: self.damaged.clone(),
-            version_max: self.told,
+            version_max: self.state_max,
         })
     }
 
@@ -83,7 +83,7 @@ impl Read {
         let mut found: Option<Header> = None;
         for &number in numbers.iter().rev() {
             match folder.read(STATE, number)? {
-                Found::Whole(header, body) => {
+                ReadResult::Whole(header, body) => {
                     self.kept.insert(number, (header.time, header.access));
                     if found.is_none() {
                         self.state = serde_json::from_slice(&body).map_err(|error| damaged(folder.path(), &error))?;
@@ -92,7 +92,7 @@ impl Read {
                         found = Some(header);
                     }
                 }
-                Found::Damaged(why) => {
+                ReadResult::Damaged(why) => {
                     self.damaged.push((STATE.to_owned(), number));
                     let sentence = format!("version {number} of the state is damaged: {why}");
                     if found.is_none() {
@@ -108,18 +108,19 @@ impl Read {
             // Exactly this key opens the version that is served; other files may have been sealed with an
             // earlier one.
             self.keys = [header.key.clone()].into();
-            let missing = (self.told > self.version).then(|| format!("version {} of the state is missing", self.told));
+            let missing =
+                (self.state_max > self.version).then(|| format!("version {} of the state is missing", self.state_max));
             if let Some(why) = lost.as_ref().map(|(_, why)| why.clone()).or(missing) {
                 self.older.push(format!("{why}; version {} of {} is active", self.version, header.time));
             }
             // Accepting must write above the damaged number, too.
-            self.told = self.told.max(lost.map_or(0, |(number, _)| number));
+            self.state_max = self.state_max.max(lost.map_or(0, |(number, _)| number));
             return Ok(());
         }
         match lost {
             Some((_, why)) => Err(damaged(folder.path(), &format!("no version of it is intact: {why}"))),
             // A document or event file exists, so a state existed as well, and none of its versions is left.
-            None if self.told > 0 => Err(damaged(folder.path(), &"no version of it exists")),
+            None if self.state_max > 0 => Err(damaged(folder.path(), &"no version of it exists")),
             None => Ok(()),
         }
     }
@@ -128,7 +129,7 @@ impl Read {
         let mut lost = None;
         for &number in numbers.iter().rev() {
             match folder.read(name, number)? {
-                Found::Whole(header, body) => {
+                ReadResult::Whole(header, body) => {
                     self.learn(&header);
                     let value = serde_json::from_slice(&body).map_err(|error| damaged(folder.path(), &error))?;
                     self.documents.insert(name, number, value);
@@ -137,7 +138,7 @@ impl Read {
                     }
                     return Ok(());
                 }
-                Found::Damaged(why) => {
+                ReadResult::Damaged(why) => {
                     let sentence = format!("the latest {name} of the array are damaged: {why}");
                     self.damaged.push((name.to_owned(), number));
                     // History only: reported, but no reason to hold changes.
@@ -156,7 +157,7 @@ impl Read {
     /// Finds documents whose latest version is missing. A deleted file fails no checksum, so the headers
     /// written after it are compared.
     fn missing_documents(&mut self) {
-        for (name, told) in std::mem::take(&mut self.told_documents) {
+        for (name, told) in std::mem::take(&mut self.documents_max) {
             // Reported as damaged already.
             let is_named = self.damaged.iter().any(|(damaged, number)| *damaged == name && *number >= told);
             let number = self.documents.number(&name);
@@ -176,7 +177,7 @@ impl Read {
     /// Learns from the headers of files whose content is read elsewhere.
     fn headers_of(&mut self, folder: &Folder, name: &str, numbers: &[u64]) -> Result<(), Refusal> {
         for &number in numbers {
-            if let Found::Whole(header, _) = folder.read(name, number)? {
+            if let ReadResult::Whole(header, _) = folder.read(name, number)? {
                 self.learn(&header);
             }
         }
@@ -184,13 +185,13 @@ impl Read {
     }
 
     fn learn(&mut self, header: &Header) {
-        self.told = self.told.max(header.state);
+        self.state_max = self.state_max.max(header.state);
         self.keys.insert(header.key.clone());
         if !header.key_check.is_empty() {
             self.checks.insert((header.key.clone(), header.key_check.clone()));
         }
         for (name, number) in &header.documents {
-            let told = self.told_documents.entry(name.clone()).or_default();
+            let told = self.documents_max.entry(name.clone()).or_default();
             *told = (*told).max(*number);
         }
         // Audit records are numbered in order, so the highest number is the latest.

@@ -2,8 +2,8 @@
 //! never automatically.
 
 use super::events::EVENTS;
-use super::folder::{Folder, Found};
-use super::sheet::{self, FORMAT, Header};
+use super::file_format::{self, FORMAT, Header};
+use super::folder::{Folder, ReadResult};
 use super::{STATE, Store, damaged};
 use model::{Refusal, Timestamp};
 use serde_json::Value;
@@ -30,7 +30,7 @@ impl Copy {
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let (header, body) =
-            sheet::parse(bytes).ok().filter(|(header, _)| header.name == STATE && header.format == FORMAT)?;
+            file_format::parse(bytes).ok().filter(|(header, _)| header.name == STATE && header.format == FORMAT)?;
         let state = serde_json::from_slice(body).ok()?;
         let (version, time, node, key) = (header.number, header.time, header.node.clone(), header.key.clone());
         Some(Self { version, time, node, key, state, header })
@@ -64,12 +64,12 @@ fn difference(part: &str, own: &Value, other: &Value) -> String {
 /// Returns the latest whole version in the folder; `None` where there is none.
 ///
 /// *Errors*: a daemon holds the folder, or it cannot be read.
-pub fn present(dir: &Path) -> Result<Option<Copy>, Refusal> {
+pub fn latest(dir: &Path) -> Result<Option<Copy>, Refusal> {
     let folder = Folder::open(dir)?;
     // From the newest version down.
     for number in folder.list()?.remove(STATE).unwrap_or_default().into_iter().rev() {
-        if let Found::Whole(header, body) = folder.read(STATE, number)? {
-            let bytes = sheet::emit(&header, &body).map_err(|error| damaged(dir, &error))?;
+        if let ReadResult::Whole(header, body) = folder.read(STATE, number)? {
+            let bytes = file_format::emit(&header, &body).map_err(|error| damaged(dir, &error))?;
             return Ok(Copy::parse(&bytes));
         }
     }
@@ -80,7 +80,7 @@ pub fn present(dir: &Path) -> Result<Option<Copy>, Refusal> {
 /// are renamed and kept. *Durability*: it survives power loss.
 ///
 /// *Errors*: a daemon holds the folder, or it cannot be written.
-pub fn take(dir: &Path, copy: &Copy) -> Result<u64, Refusal> {
+pub fn restore(dir: &Path, copy: &Copy) -> Result<u64, Refusal> {
     let folder = Folder::open(dir)?;
     let (mut last, mut lost, mut documents) = (copy.version, Vec::new(), BTreeMap::new());
     for (name, numbers) in folder.list()? {
@@ -92,12 +92,12 @@ pub fn take(dir: &Path, copy: &Copy) -> Result<u64, Refusal> {
         for number in numbers {
             match folder.read(&name, number)? {
                 // Documents and events name the state version of their time, so their headers count as well.
-                Found::Whole(header, _) => last = last.max(header.state),
-                Found::Damaged(_) if name == STATE => {
+                ReadResult::Whole(header, _) => last = last.max(header.state),
+                ReadResult::Damaged(_) if name == STATE => {
                     last = last.max(number);
                     lost.push(number);
                 }
-                Found::Damaged(_) => {}
+                ReadResult::Damaged(_) => {}
             }
         }
     }
@@ -124,7 +124,7 @@ impl Store {
         }
         let number = current.version;
         match self.folder.read(STATE, number) {
-            Ok(Found::Whole(header, body)) => Some((number, sheet::emit(&header, &body).ok()?)),
+            Ok(ReadResult::Whole(header, body)) => Some((number, file_format::emit(&header, &body).ok()?)),
             _ => None,
         }
     }

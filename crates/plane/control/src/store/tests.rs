@@ -96,9 +96,9 @@ fn store_keeps_the_latest_versions_and_those_that_hosts_notice_and_drops_older_o
     drop(store);
     let store = Store::open(dir.path()).expect("opens");
     assert_eq!(store.versions(), kept);
-    let configs: Vec<u64> = store.configs().into_iter().map(|(number, _)| number).collect();
+    let configs: Vec<u64> = store.restore_points().into_iter().map(|(number, _)| number).collect();
     assert_eq!(configs, [2]);
-    assert_eq!(store.config(2).expect("reads"), Some(state_with_secret(PLAIN)));
+    assert_eq!(store.read_restore_point(2).expect("reads"), Some(state_with_secret(PLAIN)));
 }
 
 /// With any bit flipped in the latest version, the one before is served unchanged, and nothing is written until
@@ -216,7 +216,7 @@ fn store_without_a_whole_version_is_refused_and_left_as_it_is() {
 /// An array that starts anew by itself would take the disks away from its hosts.
 #[test]
 fn empty_state_beside_a_key_or_an_audit_is_begun_only_when_that_is_asked_for() {
-    let new = Opening { new: true, ..Opening::default() };
+    let new = StoreOptions { new: true, ..StoreOptions::default() };
     for left in ["node.key", "audit"] {
         let dir = tempfile::tempdir().expect("a folder");
         Store::open(dir.path()).expect("opens").commit(state_with_disks(3)).expect("commits");
@@ -273,8 +273,8 @@ fn store_of_a_newer_form_is_refused() {
     let dir = tempfile::tempdir().expect("a folder");
     drop(Store::open(dir.path()).expect("opens"));
     let bytes = fs::read(file(dir.path(), STATE, 1)).expect("reads");
-    let (header, body) = sheet::parse(&bytes).expect("is whole");
-    let newer = sheet::emit(&Header { format: FORMAT + 1, ..header }, body).expect("JSON");
+    let (header, body) = file_format::parse(&bytes).expect("is whole");
+    let newer = file_format::emit(&Header { format: FORMAT + 1, ..header }, body).expect("JSON");
     fs::write(file(dir.path(), STATE, 1), newer).expect("writes");
     assert_eq!(Store::open(dir.path()).err().expect("refused").code, code::STATE_NEWER);
 }
@@ -294,7 +294,7 @@ fn audit_head_is_known_again_from_whatever_was_written_last() {
 fn state_with_secret(secret: &[u8]) -> State {
     let secret = model::Secret::new(secret.to_vec()).expect("long enough");
     let chap = crate::state::ChapRecord { user: "web".to_owned(), secret, demand: None };
-    let proof = crate::state::ProofRecord { chap: Some(chap), mutual_chap: None };
+    let proof = crate::state::CredentialsRecord { chap: Some(chap), mutual_chap: None };
     let host = HostRecord { any: true, initiators: vec![], networks: vec![], proof };
     State { hosts: [("secret".parse().expect("a name"), host)].into(), ..State::default() }
 }
@@ -336,7 +336,7 @@ fn secrets_without_their_key_are_refused_and_can_be_forgotten() {
     assert!(missing.message.contains(&id) && missing.message.contains("node.key"), "{missing}");
     assert!(!key.exists(), "nothing is made that would hide what is missing");
 
-    drop(Vault::make(&key).expect("another key"));
+    drop(NodeKey::make(&key).expect("another key"));
     let wrong = Store::open(dir.path()).err().expect("refused");
     assert_eq!(wrong.code, code::KEY_WRONG, "{wrong}");
     let open = fs::Permissions::from_mode(0o640);
@@ -352,7 +352,7 @@ fn secrets_without_their_key_are_refused_and_can_be_forgotten() {
     assert_eq!(*Store::open(dir.path()).expect("the right key is back").state(), state);
 
     fs::remove_file(&key).expect("removes");
-    let forget = Opening { forget_secrets: true, ..Opening::default() };
+    let forget = StoreOptions { forget_secrets: true, ..StoreOptions::default() };
     let store = Store::open_with(dir.path(), &forget).expect("opens");
     let host = store.state().hosts.values().next().cloned().expect("the host is there");
     let secret = host.proof.chap.expect("and has something to prove").secret;
@@ -372,14 +372,14 @@ fn state_that_knows_a_key_starts_with_no_other_and_makes_none() {
     let missing = Store::open(dir.path()).err().expect("refused");
     assert_eq!(missing.code, code::KEY_MISSING, "{missing}");
     assert!(!key.exists(), "no second key is made");
-    drop(Vault::make(&key).expect("another key"));
+    drop(NodeKey::make(&key).expect("another key"));
     assert_eq!(Store::open(dir.path()).err().expect("refused").code, code::KEY_WRONG);
 }
 
 #[test]
 fn sealed_secret_is_of_its_place_alone() {
     let dir = tempfile::tempdir().expect("a folder");
-    let vault = Vault::make(&dir.path().join("elsewhere.key")).expect("a key");
+    let vault = NodeKey::make(&dir.path().join("elsewhere.key")).expect("a key");
     let mut state = serde_json::json!({"hosts": {"a": {"chap": {"user": "u", "secret": "00ff"}}, "b": {"chap": {}}}});
     vault.seal(&mut state).expect("seals");
     let moved = state["hosts"]["a"]["chap"]["secret"].clone();
@@ -394,7 +394,7 @@ fn sealed_secret_is_of_its_place_alone() {
 fn state_keeps_secrets_of_any_bytes() {
     let secret = model::Secret::new(vec![0, 1, 0xff, b'#', b' ', b'"', 7, 8, 9, 10, 11, 12]).expect("long enough");
     let chap = crate::state::ChapRecord { user: "web".to_owned(), secret, demand: None };
-    let proof = crate::state::ProofRecord { chap: Some(chap), mutual_chap: None };
+    let proof = crate::state::CredentialsRecord { chap: Some(chap), mutual_chap: None };
     let host = HostRecord { any: true, initiators: vec![], networks: vec![], proof };
     let target = TargetRecord { iqn: "iqn.2026-11.io.blockyard:a".parse().expect("a name") };
     let state = State {

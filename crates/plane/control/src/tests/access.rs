@@ -58,14 +58,14 @@ async fn access_snapshot_says_what_the_state_says() {
         ..new_host("web", &["iqn.2001-04.com.example:web"])
     };
     let report = control.hosts.add(host).await.expect("a host");
-    assert_eq!(report.proof.chap_user.as_deref(), Some("web"), "the host's name is its CHAP name");
+    assert_eq!(report.authentication.chap_user.as_deref(), Some("web"), "the host's name is its CHAP name");
     assert!(!serde_json::to_string(&report).expect("json").contains("secret of"));
     control.hosts.add(NewHost { any: true, ..new_host("guests", &[]) }).await.expect("open access");
 
     let access = array.access();
     let web = access.hosts.iter().find(|host| host.name.as_str() == "web").expect("known");
-    assert_eq!(web.proof.own.as_ref().map(|chap| chap.secret.expose()), Some(b"secret of the host".as_slice()));
-    assert_eq!(web.proof.mutual.as_ref().map(|chap| chap.user.as_str()), Some("us"));
+    assert_eq!(web.chap.own.as_ref().map(|chap| chap.secret.expose()), Some(b"secret of the host".as_slice()));
+    assert_eq!(web.chap.mutual.as_ref().map(|chap| chap.user.as_str()), Some("us"));
     assert_eq!(web.networks.len(), 1);
     assert!(access.hosts.iter().any(|host| host.initiators == Initiators::Any));
 

@@ -120,7 +120,7 @@ async fn scrub_by_the_clock_begins_in_its_hours_and_waits_outside_of_them() {
 async fn scrub_that_began_by_a_wrong_clock_does_not_keep_the_next_one_away() {
     let array = furnished(&[("scrub", "weekly")]).await;
     let wrong = now().plus(3650 * DAY);
-    let turn = array.control.core.turn().await;
+    let turn = array.control.core.lock_changes().await;
     let set = |state: &mut State| state.pools.get_mut(&name("tank")).expect("a pool").scrub_since = Some(wrong);
     array.control.core.commit(&turn, set).expect("committed");
     drop(turn);

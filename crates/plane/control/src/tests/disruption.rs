@@ -17,7 +17,7 @@ fn lists<T: std::fmt::Debug>(result: Result<T, Refusal>, loses: &str) -> Refusal
     let session = &refusal.sessions[0];
     assert_eq!((session.session, session.initiator.as_str()), (1, iqn("web").as_str()));
     assert_eq!(session.address.to_string(), "10.0.0.5:40000");
-    assert_eq!(session.loses, loses);
+    assert_eq!(session.effect, loses);
     assert!(refusal.message.contains(&session.to_string()), "{refusal}");
     refusal
 }
@@ -147,7 +147,7 @@ async fn portal_refuses_another_group_that_its_sessions_see_less_in() {
 async fn document_and_restored_configuration_are_refused_until_disruption_is_allowed() {
     let array = visited().await;
     let control = &array.control;
-    let then = control.config.past().await.expect("configurations")[0].version;
+    let then = control.config.restore_points().await.expect("configurations")[0].version;
     let mut document = control.config.export(&()).await.expect("a document");
     document.present.truncate(1);
     let request = ApplyConfig { document, prune: true, ..ApplyConfig::default() };
@@ -158,7 +158,7 @@ async fn document_and_restored_configuration_are_refused_until_disruption_is_all
     assert_eq!(presented(&array), 2);
     control.config.apply(ApplyConfig { allow_disruption: true, ..request }, &()).await.expect("is allowed");
     control.config.restore(then, RestoreConfig::default()).await.expect("only gives");
-    let past = control.config.past().await.expect("configurations");
+    let past = control.config.restore_points().await.expect("configurations");
     let without = past.iter().find(|past| past.steps.len() == 1).expect("the one between").version;
     lists(control.config.restore(without, RestoreConfig::default()).await, "loses volume b (LUN 1)");
     let allowed = RestoreConfig { allow_disruption: true, ..RestoreConfig::default() };

@@ -16,8 +16,8 @@ async fn explanation_names_every_reason_for_and_against() {
     let control = &array.control;
     let volume = "a".parse().expect("a name");
     let told = control.presentations.explain(&name("web"), &volume).await.expect("both are known");
-    let bad: Vec<&str> = told.points.iter().filter(|point| !point.good).map(|point| point.sentence.as_str()).collect();
-    assert_eq!((told.sees, bad), (false, vec!["volume a is not presented to host web, nor to a group of it"]));
+    let bad: Vec<&str> = told.checks.iter().filter(|point| !point.passed).map(|point| point.message.as_str()).collect();
+    assert_eq!((told.has_access, bad), (false, vec!["volume a is not presented to host web, nor to a group of it"]));
     control
         .host_groups
         .add(NewHostGroup { name: name("cluster"), hosts: names(&["web", "db"]) })
@@ -25,7 +25,7 @@ async fn explanation_names_every_reason_for_and_against() {
         .expect("a group");
     control.presentations.present(new_presentation("a", "cluster")).await.expect("seen");
     let told = control.presentations.explain(&name("web"), &volume).await.expect("both are known");
-    let sentences: Vec<&str> = told.points.iter().map(|point| point.sentence.as_str()).collect();
+    let sentences: Vec<&str> = told.checks.iter().map(|point| point.message.as_str()).collect();
     assert_eq!(
         sentences,
         [
@@ -38,16 +38,16 @@ async fn explanation_names_every_reason_for_and_against() {
             "host web is not logged in",
         ]
     );
-    assert!(told.sees);
+    assert!(told.has_access);
     control
         .presentations
         .present(NewPresentation { groups: vec![7], ..new_presentation("a", "mail") })
         .await
         .expect("seen");
     let told = control.presentations.explain(&name("mail"), &volume).await.expect("both are known");
-    assert!(!told.sees, "{told:?}");
-    let closed = told.points.iter().find(|point| !point.good).expect("it says why");
-    assert_eq!(closed.sentence, "no portal of group 7 that accepts sessions provides LUN 0 of target default");
+    assert!(!told.has_access, "{told:?}");
+    let closed = told.checks.iter().find(|point| !point.passed).expect("it says why");
+    assert_eq!(closed.message, "no portal of group 7 that accepts sessions provides LUN 0 of target default");
     assert_eq!(closed.remedy.as_deref(), Some("blockyard portal add ADDRESS group=7"));
     assert_eq!(code_of(control.presentations.explain(&name("none"), &volume).await), Some(code::HOST_UNKNOWN));
 }
@@ -67,10 +67,10 @@ async fn volume_with_one_open_way_is_seen_whatever_the_others_are() {
     control.presentations.present(closed).await.expect("presented where nobody comes");
     let told =
         control.presentations.explain(&name("web"), &"a".parse().expect("a name")).await.expect("both are known");
-    assert!(told.sees, "LUN 7 is seen: {told:?}");
-    let note = told.points.iter().find(|point| point.sentence.starts_with("no portal")).expect("it is told");
-    assert_eq!(note.sentence, "no portal of group 2 that accepts sessions provides LUN 0 of target second");
-    assert!(note.good, "it keeps nobody away");
+    assert!(told.has_access, "LUN 7 is seen: {told:?}");
+    let note = told.checks.iter().find(|point| point.message.starts_with("no portal")).expect("it is told");
+    assert_eq!(note.message, "no portal of group 2 that accepts sessions provides LUN 0 of target second");
+    assert!(note.passed, "it keeps nobody away");
 }
 
 /// Returns the diagnosis of `host` for volume `a`, presented to it, over `testbed`.
@@ -114,33 +114,33 @@ fn reserved(kind: ReservationKind) -> Testbed {
 #[tokio::test]
 async fn explanation_names_what_stops_the_host_though_it_sees_the_volume() {
     let point = |told: &Explanation, words: &str| {
-        told.points.iter().find(|point| point.sentence.contains(words)).unwrap_or_else(|| panic!("{told:?}")).clone()
+        told.checks.iter().find(|point| point.message.contains(words)).unwrap_or_else(|| panic!("{told:?}")).clone()
     };
     let told = explained(reserved(ReservationKind::ExclusiveAccess), "web", "standby").await;
-    assert!(told.sees);
+    assert!(told.has_access);
     let standby = point(&told, "portal group 1 is standby");
-    assert!(standby.good, "group 2 serves it: {standby:?}");
+    assert!(standby.passed, "group 2 serves it: {standby:?}");
     assert_eq!(standby.remedy.as_deref(), Some("blockyard portal group 1 access=optimized"));
     let held = point(&told, "it is reserved by others");
-    assert!(!held.good && held.sentence.contains("with key 00000000000000ab: only the holder reads"), "{held:?}");
+    assert!(!held.passed && held.message.contains("with key 00000000000000ab: only the holder reads"), "{held:?}");
     assert!(held.remedy.expect("one").ends_with("blockyard volume reservations a --clear --yes"));
     let told = explained(reserved(ReservationKind::ExclusiveAccess), "db", "optimized").await;
-    assert!(told.points.iter().all(|point| point.good), "it is the holder: {told:?}");
+    assert!(told.checks.iter().all(|point| point.passed), "it is the holder: {told:?}");
 
     let login = RefusedLogin {
         initiator: Some(iqn("web").to_string()),
         address: "10.0.0.9".parse().expect("an address"),
         target: None,
-        why: RefusedWhy::WrongAddress { host: name("web") },
+        reason: RefusedWhy::WrongAddress { host: name("web") },
         status: "authorization failure (0202)".to_owned(),
-        held_back_ms: 0,
-        times: 1,
+        delay_ms: 0,
+        count: 1,
         last: Timestamp::from_unix(0),
     };
     let mut testbed = Testbed::default();
     testbed.hosts.refused.push(login);
     let told = explained(testbed, "web", "optimized").await;
     let refused = point(&told, "login from 10.0.0.9 denied");
-    assert!(refused.sentence.ends_with("host web may not come from 10.0.0.9"), "{refused:?}");
+    assert!(refused.message.ends_with("host web may not come from 10.0.0.9"), "{refused:?}");
     assert_eq!(refused.remedy.as_deref(), Some("blockyard host change web --add-address 10.0.0.9"));
 }

@@ -5,7 +5,7 @@ use crate::request::{NewSpare, PoolSettings};
 use model::{Finding, Grade, Level};
 
 fn of<'a>(findings: &'a [Finding], subject: &str) -> Vec<&'a str> {
-    findings.iter().filter(|one| one.subject == subject).map(|one| one.sentence.as_str()).collect()
+    findings.iter().filter(|one| one.subject == subject).map(|one| one.message.as_str()).collect()
 }
 
 #[tokio::test]
@@ -24,7 +24,7 @@ async fn findings_say_what_the_array_lacks_the_worst_first_and_what_is_good() {
              surface only when the data is read",
     );
     assert_eq!(of(&lacking, "pool tank"), [no_spare, no_scrub]);
-    let spare = lacking.iter().find(|one| one.sentence == no_spare).expect("it was looked at");
+    let spare = lacking.iter().find(|one| one.message == no_spare).expect("it was looked at");
     assert_eq!((spare.grade, spare.fix.as_str()), (Grade::Warning, "add one with blockyard disk spare add DISK"));
     array.add_disks(&["s0", "r0"]).await;
     control.spares.add(&"s0".parse().expect("a name"), NewSpare::default()).await.expect("a spare");

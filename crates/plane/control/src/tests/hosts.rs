@@ -123,7 +123,7 @@ async fn host_changes_its_initiators_networks_and_proof_or_nothing_at_all() {
     };
     let report = control.hosts.change(&name("web"), change).await.expect("changed");
     assert_eq!(
-        (report.initiators.len(), report.networks.len(), report.proof.chap_user.as_deref()),
+        (report.initiators.len(), report.networks.len(), report.authentication.chap_user.as_deref()),
         (2, 1, Some("web"))
     );
     let told = array.access().hosts.into_iter().find(|host| host.name == name("web")).expect("known");
@@ -150,7 +150,10 @@ async fn host_changes_its_initiators_networks_and_proof_or_nothing_at_all() {
         ..HostChange::default()
     };
     let report = control.hosts.change(&name("web"), change).await.expect("changed");
-    assert_eq!((report.initiators, report.networks.len(), report.proof.chap_user), (vec![iqn("web2")], 0, None));
+    assert_eq!(
+        (report.initiators, report.networks.len(), report.authentication.chap_user),
+        (vec![iqn("web2")], 0, None)
+    );
 }
 
 #[tokio::test]
@@ -185,7 +188,7 @@ async fn discovery_has_a_proof_of_its_own_until_it_is_that_of_the_host_again() {
     let control = &array.control;
     let chap = |text: &str| Some(NewChap { secret: Some(SecretText::Text(text.to_owned())), ..NewChap::default() });
     let own = |chap, mutual_chap| SetAuth {
-        weakest: None,
+        min_algorithm: None,
         discovery: Some(SetDiscovery::Own { chap, mutual_chap, no_mutual_chap: false }),
     };
     let report = control.auth.set(own(chap("what discovery proves"), chap("what we prove"))).await.expect("set");
@@ -195,7 +198,7 @@ async fn discovery_has_a_proof_of_its_own_until_it_is_that_of_the_host_again() {
         array.access().auth.discovery.expect("told").own.expect("one").secret.expose(),
         b"what discovery proves"
     );
-    let weakest = SetAuth { weakest: Some(ChapAlgorithm::Sha256), discovery: None };
+    let weakest = SetAuth { min_algorithm: Some(ChapAlgorithm::Sha256), discovery: None };
     control.auth.set(weakest).await.expect("set");
     assert_eq!(array.access().auth.weakest, ChapAlgorithm::Sha256);
 
@@ -212,7 +215,7 @@ async fn discovery_has_a_proof_of_its_own_until_it_is_that_of_the_host_again() {
     let array = array.restarted().await;
     assert_eq!(array.access().auth, before.auth);
     let control = &array.control;
-    control.auth.set(SetAuth { weakest: None, discovery: Some(SetDiscovery::Host {}) }).await.expect("set");
+    control.auth.set(SetAuth { min_algorithm: None, discovery: Some(SetDiscovery::Host {}) }).await.expect("set");
     assert_eq!(array.access().auth.discovery, None);
     assert_eq!(code_of(control.auth.set(own(None, None)).await), Some(code::CHAP_INVALID));
 }
@@ -228,9 +231,9 @@ async fn demand_changes_without_the_secret_being_told_again() {
     let given = HostChange { chap: Some(secret), ..HostChange::default() };
     control.hosts.change(&name("web"), given).await.expect("it has a secret");
     let report = control.hosts.change(&name("web"), change).await.expect("changed");
-    assert_eq!(report.proof.to_string(), "may authenticate as web");
+    assert_eq!(report.authentication.to_string(), "may authenticate as web");
     let told = array.access().hosts.into_iter().find(|host| host.name == name("web")).expect("known");
-    let own = told.proof.own.expect("it still has one");
+    let own = told.chap.own.expect("it still has one");
     assert_eq!((own.secret.expose(), own.demand), (&b"secret of the host"[..], Demand::Offered));
 }
 
@@ -255,7 +258,7 @@ async fn volume_that_everyone_sees_is_seen_by_hosts_and_strangers_and_warned_of(
     let warned: Vec<_> = status.problems.iter().map(|problem| (&problem.subject[..], &problem.state[..])).collect();
     assert_eq!(warned, [("volume a", "open to every initiator")]);
     let told = control.presentations.explain(&name("db"), &"a".parse().expect("a name")).await.expect("known");
-    assert!(told.sees && told.points.iter().any(|point| point.sentence.contains("every initiator")), "{told:?}");
+    assert!(told.has_access && told.checks.iter().any(|point| point.message.contains("every initiator")), "{told:?}");
     let gone = Unpresent { volume: "a".parse().expect("a name"), host: name("everyone"), target: None, force: false };
     control.presentations.unpresent(&gone).await.expect("gone");
     assert!(!array.access().hosts.iter().any(lets_in));

@@ -47,7 +47,7 @@ async fn number_of_a_volume_is_no_other_volumes_and_comes_back_to_it_also_after_
     assert_eq!(present(&array.control, "a", "web").await, 0, "and is again");
     assert_eq!(
         array.control.core.state().luns,
-        crate::state::lun_memory::LunMemory::default(),
+        crate::state::lun_history::LunHistory::default(),
         "what is presented stands there"
     );
 }
@@ -64,9 +64,9 @@ async fn number_that_another_volume_had_is_refused_by_name_and_given_when_that_i
     assert!(refusal.message.contains("for volume a, and would find volume b there"), "{refusal}");
     assert!(refusal.hint.contains("--force") && refusal.hint.contains("blockyard host forget-luns web"), "{refusal}");
     assert_eq!(control.presentations.present(at("b", "web", 0, true)).await.expect("is forced").lun, 0);
-    let raised = control.steward.events(crate::Wanted::default()).await;
+    let raised = control.reconciler.events(crate::EventFilter::default()).await;
     let told: Vec<_> = raised.iter().filter(|event| event.code == event::LUN_REPLACED).collect();
-    assert!(matches!(told[..], [one] if one.sentence.contains("is now volume b")), "{told:?}");
+    assert!(matches!(told[..], [one] if one.message.contains("is now volume b")), "{told:?}");
     assert_eq!(present(control, "a", "web").await, 1, "its number is another's now");
     unpresent(control, "b", "web").await;
     assert_eq!(present(control, "b", "web").await, 0, "and is b's from now on");
@@ -94,7 +94,7 @@ async fn numbers_are_forgotten_when_that_is_asked_for_and_with_the_host() {
     assert_eq!(present(control, "b", "web").await, 0);
     unpresent(control, "b", "web").await;
     control.hosts.remove(&name("web"), Removal::default()).await.expect("is removed");
-    assert_eq!(control.core.state().luns, crate::state::lun_memory::LunMemory::default());
+    assert_eq!(control.core.state().luns, crate::state::lun_history::LunHistory::default());
     control.hosts.add(new_host("web", &[iqn("web").as_str()])).await.expect("is added again");
     assert_eq!(present(control, "a", "web").await, 0);
     assert_eq!(code_of(control.hosts.forget_luns(&name("nobody")).await), Some(code::HOST_UNKNOWN));
@@ -250,7 +250,7 @@ async fn restored_configuration_gives_no_number_to_another_volume_unless_it_may(
     let array = furnished(&["a", "b"]).await;
     let control = &array.control;
     present(control, "a", "web").await;
-    let then = control.config.past().await.expect("configurations")[0].version;
+    let then = control.config.restore_points().await.expect("configurations")[0].version;
     unpresent(control, "a", "web").await;
     control.presentations.present(at("b", "web", 0, true)).await.expect("is forced");
     refused(control.config.restore(then, RestoreConfig::default()).await, "for volume b, and would find volume a");

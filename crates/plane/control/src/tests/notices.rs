@@ -15,9 +15,9 @@ async fn portal_that_is_drained_is_a_notice_and_nothing_wrong() {
     let status = control.status.report().await.expect("told");
     let words = "All good, but portal 127.0.0.1:3261 is drained: to accept sessions again: blockyard portal \
          resume 127.0.0.1:3261";
-    assert_eq!((status.severity, status.verdict.as_str(), status.problems.len()), (Severity::Good, words, 0));
+    assert_eq!((status.severity, status.summary.as_str(), status.problems.len()), (Severity::Good, words, 0));
     control.portals.drain(address, false).await.expect("resumed");
-    assert_eq!(control.status.report().await.expect("told").verdict, "All good");
+    assert_eq!(control.status.report().await.expect("told").summary, "All good");
 }
 
 #[tokio::test]
@@ -36,7 +36,7 @@ async fn registration_that_fails_is_a_warning() {
     };
     tokio::time::timeout(Duration::from_secs(20), fails).await.expect("it is refused");
     let status = control.status.report().await.expect("told");
-    assert!(status.verdict.starts_with("iSNS server 127.0.0.1:1 is without a current registration"), "{status:?}");
+    assert!(status.summary.starts_with("iSNS server 127.0.0.1:1 is without a current registration"), "{status:?}");
     keeps.abort();
 }
 

@@ -18,8 +18,8 @@ async fn operations_are_seen_whoever_began_them_and_cancelled_where_that_can_be(
     array.control.scrubs.start(&name("tank"), StartScrub::default()).await.expect("begun");
     let scrub = array.control.operations.list().await.expect("a list").pop().expect("the scrub");
     assert_eq!((scrub.kind, scrub.id.to_string()), (OperationKind::Scrub, "scrub:tank".to_owned()));
-    assert!(scrub.cancellable && scrub.begun.is_some(), "{scrub:?}");
-    assert_eq!(scrub.sentence, "the scrub of pool tank");
+    assert!(scrub.cancellable && scrub.started.is_some(), "{scrub:?}");
+    assert_eq!(scrub.description, "the scrub of pool tank");
     array.control.operations.cancel(&scrub.id).await.expect("cancelled");
     // The operation ends at its next step.
     let gone = loop {

@@ -30,7 +30,7 @@ async fn array_comes_back_as_it_was() {
     assert_eq!(array.access(), access);
     assert_eq!(array.control.volumes.list().await.expect("volumes"), volumes);
     let status = array.control.status.report().await.expect("a status");
-    assert_eq!((status.severity, status.verdict.as_str()), (Severity::Good, "All good"));
+    assert_eq!((status.severity, status.summary.as_str()), (Severity::Good, "All good"));
 }
 
 /// The reconcile loop writes them down, so that they survive a kill of the daemon as well.
@@ -40,17 +40,17 @@ async fn who_was_not_let_in_is_known_after_a_restart() {
         initiator: Some(format!("iqn.2001-04.com.example:h{number}")),
         address: "10.0.0.9".parse().expect("an address"),
         target: None,
-        why: RefusedWhy::NothingShown { host: name("web"), through: name("default") },
+        reason: RefusedWhy::NoMapping { host: name("web"), target: name("default") },
         status: "authorization failure (0202)".to_owned(),
-        held_back_ms: 0,
-        times: number,
+        delay_ms: 0,
+        count: number,
         last: Timestamp::from_unix(1_700_000_000 - number),
     };
     let refused: Vec<_> = (1..=3).map(login).collect();
     let mut testbed = Testbed::default();
     testbed.hosts.refused.clone_from(&refused);
     let array = Array::on(tempfile::tempdir().expect("a folder"), testbed).await;
-    array.control.steward.handle_events(Vec::new()).await.expect("seen to");
+    array.control.reconciler.handle_events(Vec::new()).await.expect("seen to");
     let array = array.restarted().await;
     assert_eq!(array.control.refused_logins.list().await.expect("told"), refused);
     array.control.core.keep_document("refused-logins", "what another version kept".into()).expect("kept");
@@ -206,7 +206,7 @@ async fn missing_disk_degrades_and_is_named() {
     assert_eq!(disk.state, DiskState::Missing);
     let status = array.control.status.report().await.expect("a status");
     assert_eq!(status.severity, Severity::Warning);
-    assert_eq!(status.verdict, "pool tank is degraded: replace the lost disk with blockyard disk replace d2 NEW");
+    assert_eq!(status.summary, "pool tank is degraded: replace the lost disk with blockyard disk replace d2 NEW");
     assert_eq!(status.problems[0].meaning, "online; survives one more disk failure");
 
     array.add_disks(&["spare"]).await;

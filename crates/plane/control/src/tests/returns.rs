@@ -12,7 +12,7 @@ fn name(text: &str) -> Name {
 }
 
 async fn round(array: &Array) {
-    array.control.steward.handle_events(Vec::new()).await.expect("looked at");
+    array.control.reconciler.handle_events(Vec::new()).await.expect("looked at");
 }
 
 fn take_away(array: &Array, disks: &[&str]) {
@@ -37,8 +37,8 @@ async fn pool_opens_by_itself_when_its_disks_are_there_again_whatever_they_are_c
     let volume: VolumeName = "tank/vm1".parse().expect("a name");
     let missing = array.control.volumes.report(&volume).await.expect("presented");
     assert_eq!(missing.state, VolumeState::Missing);
-    assert!(missing.why.expect("why").contains("it waits for disks d0, d1, d2"), "what it waits for");
-    let problem = array.control.status.report().await.expect("a status").verdict;
+    assert!(missing.reason.expect("why").contains("it waits for disks d0, d1, d2"), "what it waits for");
+    let problem = array.control.status.report().await.expect("a status").summary;
     assert!(problem.contains("attach disks d0, d1, d2") && problem.contains("opens by itself"), "{problem}");
 
     for (disk, called) in DISKS[..3].iter().zip(["z.img", "d1.img", "y.img"]) {
@@ -71,11 +71,14 @@ async fn access_has_the_shape_of_what_is_presented_and_of_nothing_else() {
     let shown = absent(&array);
     assert_eq!(shown.values().map(|volume| volume.name.to_string()).collect::<Vec<_>>(), ["tank/vm1"]);
     let first = shown.values().next().expect("one").clone();
-    assert_eq!((first.shape.size, first.shape.block_bytes, first.absence), (model::Size::mib(8), 512, Absence::Waits));
+    assert_eq!(
+        (first.attributes.size, first.attributes.block_bytes, first.absence),
+        (model::Size::mib(8), 512, Absence::Waits)
+    );
     let grown = crate::request::Resize { size: model::Size::mib(16) };
     array.control.volumes.resize(&"tank/vm1".parse().expect("a name"), grown).await.expect("grows");
     round(&array).await;
-    assert_eq!(absent(&array).values().next().expect("one").shape.size, model::Size::mib(16));
+    assert_eq!(absent(&array).values().next().expect("one").attributes.size, model::Size::mib(16));
     let array = array.restarted().await;
     assert_eq!(absent(&array).len(), 1, "the state keeps it");
     let settings = [("disk.wait".to_owned(), "1h".to_owned())].into();

@@ -34,13 +34,13 @@ async fn create(
 #[tokio::test]
 async fn snapshots_of_several_volumes_are_one_set() {
     let array = furnished().await;
-    let made = create(&array, &["tank/vm1", "tank/log"], "noon", SnapshotLock::Open).await.expect("two");
+    let made = create(&array, &["tank/vm1", "tank/log"], "noon", SnapshotLock::Unlocked).await.expect("two");
     let names: Vec<String> = made.iter().map(|one| one.name.to_string()).collect();
     assert_eq!(names, ["tank/vm1@noon", "tank/log@noon"]);
     assert!(made[0].set.is_some() && made[0].set == made[1].set);
-    let refusal = create(&array, &["tank/log"], "noon", SnapshotLock::Open).await.expect_err("taken");
+    let refusal = create(&array, &["tank/log"], "noon", SnapshotLock::Unlocked).await.expect_err("taken");
     assert_eq!((refusal.code, refusal.message.as_str()), (code::NAME_TAKEN, "snapshot tank/log@noon already exists"));
-    let refusal = create(&array, &["tank/log", "tank/none"], "two", SnapshotLock::Open).await.expect_err("unknown");
+    let refusal = create(&array, &["tank/log", "tank/none"], "two", SnapshotLock::Unlocked).await.expect_err("unknown");
     assert_eq!(refusal.code, code::VOLUME_UNKNOWN);
     assert_eq!(array.control.snapshots.list().await.expect("snapshots").len(), 2, "all or none");
 }
@@ -49,8 +49,8 @@ async fn snapshots_of_several_volumes_are_one_set() {
 async fn snapshot_that_is_locked_or_cloned_is_not_deleted() {
     let array = furnished().await;
     let control = &array.control;
-    create(&array, &["tank/vm1"], "kept", SnapshotLock::Open).await.expect("one");
-    create(&array, &["tank/vm1"], "cloned", SnapshotLock::Open).await.expect("one");
+    create(&array, &["tank/vm1"], "kept", SnapshotLock::Unlocked).await.expect("one");
+    create(&array, &["tank/vm1"], "cloned", SnapshotLock::Unlocked).await.expect("one");
     let until = SnapshotLock::Until(Timestamp::from_unix(4_000_000_000));
     control.snapshots.lock(&snapshot("tank/vm1@kept"), LockSnapshot { lock: until.into() }).await.expect("locked");
     let refusal = control.snapshots.delete(&snapshot("tank/vm1@kept")).await.expect_err("locked");
@@ -81,7 +81,7 @@ async fn snapshot_that_is_locked_or_cloned_is_not_deleted() {
 #[tokio::test]
 async fn roll_back_is_confirmed() {
     let array = furnished().await;
-    create(&array, &["tank/vm1"], "noon", SnapshotLock::Open).await.expect("one");
+    create(&array, &["tank/vm1"], "noon", SnapshotLock::Unlocked).await.expect("one");
     let back = |confirmed| RollBack { snapshot: snapshot("tank/vm1@noon"), force: false, confirmed };
     assert_eq!(
         array.control.snapshots.roll_back(back(false)).await.expect_err("not confirmed").code,
@@ -100,7 +100,7 @@ async fn copy_is_of_a_volume_or_a_snapshot_of_a_pool_to_a_new_name_in_one() {
         ..NewVolume::new("image".parse().expect("a name"), Some(Size::mib(1)))
     };
     array.control.volumes.create(image).await.expect("a volume");
-    create(&array, &["tank/log"], "noon", SnapshotLock::Open).await.expect("one");
+    create(&array, &["tank/log"], "noon", SnapshotLock::Unlocked).await.expect("one");
     let copy = |source: &str, name: &str| {
         let request = NewCopy { source: source.parse().expect("a name"), name: name.parse().expect("a name") };
         let control = array.control.clone();
@@ -124,7 +124,7 @@ async fn copy_is_of_a_volume_or_a_snapshot_of_a_pool_to_a_new_name_in_one() {
 #[tokio::test]
 async fn span_of_a_lock_counts_from_the_arrays_clock() {
     let array = furnished().await;
-    create(&array, &["tank/vm1"], "kept", SnapshotLock::Open).await.expect("one");
+    create(&array, &["tank/vm1"], "kept", SnapshotLock::Unlocked).await.expect("one");
     let asked: LockSnapshot = serde_json::from_str(r#"{"lock":{"for":"30d"}}"#).expect("a request");
     let before = crate::system::now();
     let locked = array.control.snapshots.lock(&snapshot("tank/vm1@kept"), asked).await.expect("locked");

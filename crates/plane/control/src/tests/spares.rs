@@ -1,7 +1,7 @@
 //! Tests of hot spares: admission, and automatic replacement of failed disks.
 
 use super::{Array, new_disk, new_pool};
-use crate::Wanted;
+use crate::EventFilter;
 use crate::request::{NewDisk, NewPool, NewSpare};
 use model::{Level, MemberState, Name, Order, PoolState, Refusal, Severity, Size, code, event};
 
@@ -33,7 +33,7 @@ async fn members(array: &Array, pool: &str) -> Vec<(String, MemberState)> {
 /// Runs rounds of the reconcile loop until no spare is placed any more and every rebuild has finished.
 async fn rounds(array: &Array) {
     for _ in 0..6 {
-        array.control.steward.handle_events(Vec::new()).await.expect("looked at");
+        array.control.reconciler.handle_events(Vec::new()).await.expect("looked at");
         while array.control.pools.list().await.expect("pools").iter().any(|pool| pool.rebuild().is_some()) {}
     }
 }
@@ -45,7 +45,7 @@ async fn spare_takes_the_place_of_a_failed_member_by_itself() {
     array.control.spares.add(&name("f1"), of("tank")).await.expect("a spare");
     array.control.pools.pause(&name("tank"), true).await.expect("paused");
     array.control.pools.fail_disk(&name("d1")).await.expect("failed");
-    array.control.steward.handle_events(Vec::new()).await.expect("looked at");
+    array.control.reconciler.handle_events(Vec::new()).await.expect("looked at");
     assert_eq!(members(&array, "tank").await[1], ("f1".to_owned(), MemberState::Rebuilding), "its own goes first");
     array.control.pools.pause(&name("tank"), false).await.expect("resumed");
     rounds(&array).await;
@@ -55,19 +55,19 @@ async fn spare_takes_the_place_of_a_failed_member_by_itself() {
     let array = array.restarted().await;
     rounds(&array).await;
     let pool = array.control.pools.report(&name("tank")).await.expect("a pool");
-    assert_eq!(pool.groups[0].members[1].stands_for.as_deref(), Some("d1"), "this is remembered");
+    assert_eq!(pool.groups[0].members[1].replaces.as_deref(), Some("d1"), "this is remembered");
     let status = array.control.status.report().await.expect("a status");
     assert_eq!(status.severity, Severity::Warning);
     assert!(
-        status.verdict.contains("hot spare f1") && status.verdict.contains("a new disk for d1"),
+        status.summary.contains("hot spare f1") && status.summary.contains("a new disk for d1"),
         "{}",
-        status.verdict
+        status.summary
     );
     assert!(status.problems[0].meaning.contains("one more hot spare is ready"), "{:?}", status.problems);
 
     array.control.spares.add(&name("f2"), of("tank")).await.expect("a spare");
     let status = array.control.status.report().await.expect("a status");
-    assert_eq!(status.verdict, "All good", "with another spare the story is over");
+    assert_eq!(status.summary, "All good", "with another spare the story is over");
 }
 
 #[tokio::test]
@@ -79,7 +79,7 @@ async fn spares_are_not_spent_twice_for_one_place() {
     array.control.pools.fail_disk(&name("d0")).await.expect("failed");
     array.control.pools.fail_disk(&name("e1")).await.expect("failed");
     let (one, other) =
-        (array.control.steward.handle_events(Vec::new()), array.control.steward.handle_events(Vec::new()));
+        (array.control.reconciler.handle_events(Vec::new()), array.control.reconciler.handle_events(Vec::new()));
     let (one, other) = tokio::join!(one, other);
     one.and(other).expect("looked at");
     rounds(&array).await;
@@ -98,10 +98,10 @@ async fn spare_that_fits_nowhere_is_said_once() {
     array.control.pools.fail_disk(&name("d0")).await.expect("failed");
     rounds(&array).await;
     assert_eq!(members(&array, "tank").await[0].1, MemberState::Failed);
-    let told = array.control.steward.events(Wanted::default()).await;
+    let told = array.control.reconciler.events(EventFilter::default()).await;
     let told: Vec<_> = told.iter().filter(|told| told.code == event::SPARE_NONE).collect();
     assert_eq!(told.len(), 1);
-    assert_eq!((told[0].times, told[0].subject.name.as_str()), (1, "tank"));
+    assert_eq!((told[0].count, told[0].subject.name.as_str()), (1, "tank"));
     array.control.spares.add(&name("f1"), NewSpare::default()).await.expect("a spare");
     rounds(&array).await;
     assert_eq!(members(&array, "tank").await[0], ("f1".to_owned(), MemberState::InSync), "a later one is used");
@@ -117,7 +117,7 @@ async fn spare_that_cannot_be_used_makes_way_for_the_next() {
     array.control.pools.fail_disk(&name("d0")).await.expect("failed");
     rounds(&array).await;
     assert_eq!(members(&array, "tank").await[0], ("f1".to_owned(), MemberState::InSync));
-    let told = array.control.steward.events(Wanted::default()).await;
+    let told = array.control.reconciler.events(EventFilter::default()).await;
     assert!(told.iter().any(|told| told.code == event::SPARE_REFUSED && told.subject.name == "f0"), "{told:?}");
 }
 
@@ -135,19 +135,19 @@ async fn spare_waits_a_while_for_a_member_that_was_not_found() {
         pool.groups[0].members[2].next_spare.clone()
     };
     let first = next().await.expect("it is said which spare comes, and when");
-    assert!(first.disk.to_string() == "f0" && (295..=300).contains(&first.in_s), "{first:?}");
+    assert!(first.disk.to_string() == "f0" && (295..=300).contains(&first.seconds_left), "{first:?}");
     let sentence = format!("hot spare f0 replaces disk d2 at {} unless the disk returns", first.at);
     let status = array.control.status.report().await.expect("a status");
     assert!(status.problems.iter().any(|problem| problem.action == sentence), "{:?}", status.problems);
-    let conditions = array.control.status.conditions().await.expect("conditions").there;
+    let conditions = array.control.status.conditions().await.expect("conditions").active;
     let details: Vec<&String> = conditions.iter().flat_map(|condition| &condition.details).collect();
     assert!(details.iter().any(|detail| detail.contains("spare f0 takes its place at")), "{details:?}");
-    let told = array.control.steward.events(Wanted::default()).await;
-    assert_eq!(told.iter().filter(|told| told.code == event::SPARE_WAITS).map(|told| told.times).sum::<u64>(), 1);
+    let told = array.control.reconciler.events(EventFilter::default()).await;
+    assert_eq!(told.iter().filter(|told| told.code == event::SPARE_WAITS).map(|told| told.count).sum::<u64>(), 1);
     tokio::time::advance(std::time::Duration::from_secs(100)).await;
     rounds(&array).await;
     let later = next().await.expect("still");
-    assert!(later.at == first.at && (195..=200).contains(&later.in_s), "{later:?}");
+    assert!(later.at == first.at && (195..=200).contains(&later.seconds_left), "{later:?}");
     tokio::time::advance(std::time::Duration::from_secs(201)).await;
     rounds(&array).await;
     assert_eq!(next().await, None);
@@ -225,6 +225,6 @@ async fn disk_that_holds_something_is_a_spare_only_by_force_and_takes_over_then(
     array.control.spares.add(&name("f0"), NewSpare { force: true, ..of("tank") }).await.expect("a spare");
     array.control.pools.pause(&name("tank"), true).await.expect("paused");
     array.control.pools.fail_disk(&name("d1")).await.expect("failed");
-    array.control.steward.handle_events(Vec::new()).await.expect("looked at");
+    array.control.reconciler.handle_events(Vec::new()).await.expect("looked at");
     assert_eq!(members(&array, "tank").await[1], ("f0".to_owned(), MemberState::Rebuilding));
 }

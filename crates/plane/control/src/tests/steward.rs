@@ -1,7 +1,7 @@
 //! Tests of the reconcile loop.
 
 use super::Array;
-use crate::Wanted;
+use crate::EventFilter;
 use crate::request::Replace;
 use model::{EventCode, Level, Name, Raised, Subject, SubjectKind, Timestamp, event};
 use testbed::Testbed;
@@ -12,12 +12,12 @@ fn name(text: &str) -> Name {
 
 /// Runs one round of the reconcile loop: collects events and handles them.
 async fn round(array: &Array) {
-    let raised = array.control.steward.hear().await.expect("something happened");
-    array.control.steward.handle_events(raised).await.expect("looked at");
+    let raised = array.control.reconciler.next_events().await.expect("something happened");
+    array.control.reconciler.handle_events(raised).await.expect("looked at");
 }
 
 async fn codes(array: &Array) -> Vec<EventCode> {
-    array.control.steward.events(Wanted::default()).await.into_iter().map(|event| event.code).collect()
+    array.control.reconciler.events(EventFilter::default()).await.into_iter().map(|event| event.code).collect()
 }
 
 #[tokio::test]
@@ -27,7 +27,7 @@ async fn events_tell_the_story_of_a_disk_and_survive_a_restart() {
     let array = Array::on(tempfile::tempdir().expect("a folder"), slow).await;
     array.furnish().await;
     array.add_disks(&["f0"]).await;
-    array.control.steward.handle_events(Vec::new()).await.expect("looked at");
+    array.control.reconciler.handle_events(Vec::new()).await.expect("looked at");
     array.control.pools.fail_disk(&name("d0")).await.expect("failed");
     round(&array).await;
     let replace = Replace { replacement: name("f0"), force: false, confirmed: false };
@@ -44,13 +44,14 @@ async fn events_tell_the_story_of_a_disk_and_survive_a_restart() {
         event::POOL_WHOLE,
     ];
     assert_eq!(codes(&array).await, story);
-    let before = array.control.steward.events(Wanted::default()).await;
+    let before = array.control.reconciler.events(EventFilter::default()).await;
 
     let array = array.restarted().await;
-    let after = array.control.steward.events(Wanted { limit: Some(story.len() + 1), ..Wanted::default() }).await;
+    let after =
+        array.control.reconciler.events(EventFilter { limit: Some(story.len() + 1), ..EventFilter::default() }).await;
     assert_eq!(after[1..], before[1..], "what happened is not forgotten");
     assert_eq!(after[0].code, event::NODE_STARTED);
-    assert_eq!(after[0].times, 2, "the second start is counted with the first");
+    assert_eq!(after[0].count, 2, "the second start is counted with the first");
 }
 
 #[tokio::test]
@@ -59,8 +60,8 @@ async fn array_is_not_looked_at_for_each_stranger_at_the_door() {
     array.furnish().await;
     let looked = async |subject: Subject, code| {
         let raised = Raised::new(Timestamp::from_unix(1), code, subject, "something has happened");
-        array.control.steward.handle_events(vec![raised]).await.expect("looked at");
-        array.control.steward.seen.lock().await.looked.expect("it was looked at")
+        array.control.reconciler.handle_events(vec![raised]).await.expect("looked at");
+        array.control.reconciler.last_round.lock().await.looked.expect("it was looked at")
     };
     let stranger = || Subject::new(SubjectKind::Host, &name("stranger"));
     let first = looked(stranger(), event::HOST_CUT_OFF).await;
@@ -78,8 +79,8 @@ async fn events_name_a_pool_that_is_not_there() {
         std::fs::remove_file(array.folder().join(disk)).expect("removes");
     }
     let array = array.restarted().await;
-    array.control.steward.handle_events(Vec::new()).await.expect("looked at");
-    let told = array.control.steward.events(Wanted { after: 1, ..Wanted::default() }).await;
+    array.control.reconciler.handle_events(Vec::new()).await.expect("looked at");
+    let told = array.control.reconciler.events(EventFilter { after: 1, ..EventFilter::default() }).await;
     assert!(told.iter().all(|told| told.code == event::POOL_UNOPENED && told.subject.name == "tank"), "{told:?}");
-    assert_eq!(told.iter().map(|told| told.times).sum::<u64>(), 1, "once, with the reason");
+    assert_eq!(told.iter().map(|told| told.count).sum::<u64>(), 1, "once, with the reason");
 }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// Copies that run or wait for a pool, by target.
 #[derive(Default)]
 pub(super) struct Copies {
-    running: RefCell<BTreeMap<VolumeName, Copying>>,
+    running: RefCell<BTreeMap<VolumeName, UnfinishedCopy>>,
     ended: Signal,
     /// Copies at whose ends a task is working; no other task may touch them.
     busy: RefCell<BTreeSet<VolumeId>>,
@@ -30,7 +30,7 @@ pub(super) struct Copies {
 
 /// An unfinished copy.
 #[derive(Clone)]
-struct Copying {
+struct UnfinishedCopy {
     source: CopySource,
     id: VolumeId,
     size: Size,
@@ -45,7 +45,7 @@ struct Copying {
 /// Both ends of a running copy.
 #[derive(Clone)]
 struct Ends {
-    original: pool::Original,
+    original: pool::CopySourceInfo,
     /// Name of the pool of the source.
     pool: Name,
     /// Home shards of the source's pool and of the target's pool.
@@ -66,7 +66,7 @@ impl Drop for Busy<'_> {
     }
 }
 
-impl Copying {
+impl UnfinishedCopy {
     fn report(&self, name: &VolumeName) -> VolumeReport {
         VolumeReport {
             name: name.clone(),
@@ -75,7 +75,7 @@ impl Copying {
             block_bytes: self.block_bytes,
             backend: Backend::pool(),
             state: VolumeState::Copying,
-            why: self.why.clone(),
+            reason: self.why.clone(),
             counters: VolumeCounters::default(),
             space: None,
             policy: None,
@@ -120,7 +120,7 @@ impl Copies {
     /// Admits closing the pool: refused while a copy from it or to it runs.
     pub(super) fn admit_no_copy(&self, pool: &Name) -> Result<(), Refusal> {
         let running = self.running.borrow();
-        let uses = |(target, copying): &(&VolumeName, &Copying)| {
+        let uses = |(target, copying): &(&VolumeName, &UnfinishedCopy)| {
             copying.runs.as_ref().is_some_and(|ends| target.pool() == Some(pool) || ends.pool == *pool)
         };
         match running.iter().find(uses) {
@@ -169,7 +169,8 @@ impl<W: World> Conductor<W> {
             return Err(refusal);
         }
         let (source_name, runs) = (source.clone(), Some(ends.clone()));
-        let copying = Copying { source: source_name, id, size, block_bytes, state: Arc::default(), runs, why: None };
+        let copying =
+            UnfinishedCopy { source: source_name, id, size, block_bytes, state: Arc::default(), runs, why: None };
         let report = copying.report(target);
         let before = self.copies.running.borrow_mut().insert(target.clone(), copying.clone());
         assert!(before.is_none(), "one copy is made to a volume");
@@ -182,8 +183,8 @@ impl<W: World> Conductor<W> {
     }
 
     /// Runs the copy and completes or releases both ends.
-    async fn copy(self: Rc<Self>, target: VolumeName, copying: Copying, ends: Ends) {
-        let Copying { source, id, state, .. } = &copying;
+    async fn copy(self: Rc<Self>, target: VolumeName, copying: UnfinishedCopy, ends: Ends) {
+        let UnfinishedCopy { source, id, state, .. } = &copying;
         let (id, to) = (*id, ends.to);
         let (pool, original) = (ends.pool.clone(), ends.original.clone());
         let (name, state) = (target.clone(), state.clone());

@@ -53,7 +53,7 @@ impl KnownDisks {
                 known.member = Some((report.name.clone(), member.id));
                 let (pool, pool_name) = (report.id, report.name.clone());
                 // While the pool is open its owner is this node.
-                known.report.label = Label::Ours { pool, pool_name, disk: member.id, owner: None };
+                known.report.label = Label::PoolMember { pool, pool_name, disk: member.id, owner: None };
             }
         }
     }
@@ -90,7 +90,7 @@ impl<W: World> Conductor<W> {
         if let Some(login) = remote {
             self.shard.remotes.logins().learn_unnamed(path, login.clone());
         }
-        inspect::look_at(&self.shard.remotes, path, true).await
+        inspect::inspect_disk(&self.shard.remotes, path, true).await
     }
 
     pub(super) async fn open_disk(
@@ -131,12 +131,12 @@ impl<W: World> Conductor<W> {
     /// read-only.
     async fn look_at_disk(&self, path: &str) -> Result<DiskReport, Refusal> {
         // Only an unreadable disk is tried again, for reading; any other refusal stays.
-        let refusal = match inspect::look_at(&self.shard.remotes, path, false).await {
+        let refusal = match inspect::inspect_disk(&self.shard.remotes, path, false).await {
             Err(refusal) if refusal.code == code::DISK_UNREADABLE => refusal,
             looked => return looked,
         };
-        let readable = inspect::look_at(&self.shard.remotes, path, true).await;
-        readable.ok().filter(|report| matches!(report.label, Label::Ours { .. })).ok_or(refusal)
+        let readable = inspect::inspect_disk(&self.shard.remotes, path, true).await;
+        readable.ok().filter(|report| matches!(report.label, Label::PoolMember { .. })).ok_or(refusal)
     }
 
     pub(super) async fn close_disk(&self, disk: &DiskName) -> Result<(), Refusal> {
@@ -149,7 +149,7 @@ impl<W: World> Conductor<W> {
     pub(super) async fn erase_disk(&self, disk: &DiskName, pool: PoolId) -> Result<(), Refusal> {
         let known = self.free_disk(disk).await?;
         // Only a label of ours, intact or damaged, is erased.
-        if matches!(known.report.label, Label::Ours { .. } | Label::Damaged) {
+        if matches!(known.report.label, Label::PoolMember { .. } | Label::Damaged) {
             pool::admit_erasure(&self.shard, &self.taking(), (disk, &known.path), pool).await?;
             inspect::erase(&self.shard.remotes, &known.path).await?;
             self.look_again(disk).await;
@@ -233,7 +233,7 @@ impl<W: World> Conductor<W> {
 
     /// Returns a known disk that no open pool uses.
     pub(super) async fn free_disk(&self, disk: &DiskName) -> Result<KnownDisk, Refusal> {
-        self.hear_whether_released(disk).await;
+        self.refresh_released(disk).await;
         let disks = self.disks.0.borrow();
         let known = disks.get(disk).ok_or_else(|| unknown_disk(disk))?;
         match &known.member {
@@ -247,7 +247,7 @@ impl<W: World> Conductor<W> {
     }
 
     /// Updates a disk that its pool may have removed by itself, after it could not join.
-    async fn hear_whether_released(&self, disk: &DiskName) {
+    async fn refresh_released(&self, disk: &DiskName) {
         let Some((pool, id)) = self.disks.0.borrow().get(disk).and_then(|known| known.member.clone()) else { return };
         // A pool that is being opened has no report yet, and its disks are reserved.
         if self.openings.has(&pool) {
@@ -317,7 +317,7 @@ impl<W: World> Conductor<W> {
             report.state = member.map_or(without, |member| match member.state {
                 model::MemberState::InSync | model::MemberState::Joining => DiskState::InUse,
                 model::MemberState::Rebuilding => DiskState::Rebuilding,
-                model::MemberState::Failed | model::MemberState::Behind => DiskState::Failed,
+                model::MemberState::Failed | model::MemberState::NotResponding => DiskState::Failed,
                 model::MemberState::Missing => DiskState::Missing,
             });
         }

@@ -2,7 +2,7 @@
 //! logs takes; other orders run meanwhile, and the pool's name and disks are reserved.
 
 use super::Conductor;
-use crate::pool::{self, Candidate, Taking};
+use crate::pool::{self, Candidate, ClaimRequest};
 use model::{Label, Name, PoolId, PoolReport, Refusal, code};
 use shard::{Signal, World};
 use std::cell::RefCell;
@@ -37,7 +37,7 @@ impl<W: World> Conductor<W> {
     pub(super) fn begin_opening(
         &self,
         id: PoolId,
-        taking: Taking,
+        taking: ClaimRequest,
         read_only: bool,
         whole: bool,
     ) -> Result<Opening, Refusal> {
@@ -50,7 +50,7 @@ impl<W: World> Conductor<W> {
         let mut disks = self.disks.0.borrow_mut();
         let (mut name, mut candidates) = (None, Vec::new());
         for (disk, known) in disks.iter() {
-            if let Label::Ours { pool, pool_name, .. } = &known.report.label
+            if let Label::PoolMember { pool, pool_name, .. } = &known.report.label
                 && *pool == id
             {
                 name.get_or_insert(pool_name.clone());
@@ -69,16 +69,25 @@ impl<W: World> Conductor<W> {
     }
 
     /// Parameters with which this node claims a pool of its own.
-    pub(super) fn taking(&self) -> Taking {
+    pub(super) fn taking(&self) -> ClaimRequest {
         let (node, secret) = (self.node.clone(), self.secret.clone());
-        Taking { node, told: false, accept_log_loss: false, keep: None, confirmed: true, above: 0, secret, key: None }
+        ClaimRequest {
+            node,
+            told: false,
+            accept_log_loss: false,
+            keep: None,
+            confirmed: true,
+            above: 0,
+            secret,
+            key: None,
+        }
     }
 
     /// Opens the pool and publishes its volumes.
     pub(super) async fn open_pool(&self, opening: Opening) -> Result<PoolReport, Refusal> {
         let Opening(opening) = opening;
         let id = opening.id;
-        // The former home knows which operations of an earlier opening are still in flight (`Unlanded`).
+        // The former home knows which operations of an earlier opening are still in flight (`OperationsInFlight`).
         let former = self.former.borrow().get(&id).copied();
         let home = former.unwrap_or_else(|| self.choose_home());
         let opened = self.at(home, move |shard| pool::open(shard, opening)).await;

@@ -4,7 +4,9 @@ use super::{Conductor, VolumeHome, engine_gone};
 use crate::backends::BackEnd;
 use crate::homes::home_of;
 use crate::unit;
-use model::{LatencyReport, Refusal, ShapeOfUnit, Size, VolumeName, VolumePolicy, VolumeReport, VolumeSpec, code};
+use model::{
+    LatencyReport, NamedUnitAttributes, Refusal, Size, VolumeName, VolumePolicy, VolumeReport, VolumeSpec, code,
+};
 use shard::World;
 use std::collections::BTreeSet;
 
@@ -81,7 +83,7 @@ impl<W: World> Conductor<W> {
     }
 
     /// Properties, as hosts see them, of the volumes that serve.
-    pub(super) async fn unit_shapes(&self) -> Vec<ShapeOfUnit> {
+    pub(super) async fn unit_shapes(&self) -> Vec<NamedUnitAttributes> {
         let mut shapes = Vec::new();
         for home in 0..self.shard.limits.shards {
             let here = self.shard.call(home, |shard| async move { unit::shapes(&shard) }).await;
@@ -91,11 +93,11 @@ impl<W: World> Conductor<W> {
     }
 
     /// Reports of the volumes of open pools that do not serve.
-    pub(super) async fn held_volumes(&self) -> Vec<VolumeReport> {
+    pub(super) async fn blocked_volumes(&self) -> Vec<VolumeReport> {
         let mut held = Vec::new();
         for home in 0..self.shard.limits.shards {
             held.extend(
-                self.shard.call(home, |shard| async move { unit::held_reports(&shard) }).await.unwrap_or_default(),
+                self.shard.call(home, |shard| async move { unit::blocked_reports(&shard) }).await.unwrap_or_default(),
             );
         }
         held.sort_by(|a, b| a.name.cmp(&b.name));

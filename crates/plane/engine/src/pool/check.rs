@@ -22,13 +22,13 @@ pub(crate) async fn check<W: World>(
     // A rebuilt map is used when the pool is opened next; until then its volumes stay held with that reason.
     if repair && accept_loss {
         let lost = checked.findings.iter().filter(|finding| finding.kind == FindingKind::Lost);
-        pool.held
+        pool.blocked
             .until_opened_again(&pool.pool.status().families, &lost.map(|finding| finding.family).collect::<Vec<_>>());
     }
     let finding = |finding: &volume::Finding| CheckFinding {
         volume: pool.family_name(finding.family),
         kind: kind_of(finding.kind),
-        what: finding.what.clone(),
+        description: finding.what.clone(),
     };
     Ok(PoolCheck {
         findings: checked.findings.iter().map(finding).chain(pool.held_findings()).collect(),
@@ -49,7 +49,7 @@ impl<W: World> OpenPool<W> {
     pub(super) fn family_name(&self, family: Uuid) -> String {
         let families = self.pool.status().families;
         let first = families.iter().flat_map(|one| &one.volumes).find(|volume| volume.id == family);
-        let name = first.filter(|volume| !volume.is_dying).and_then(|volume| volume.name.parse().ok());
+        let name = first.filter(|volume| !volume.is_deleting).and_then(|volume| volume.name.parse().ok());
         name.map_or_else(|| family.to_string(), |own| VolumeName::in_pool(self.name.clone(), own).to_string())
     }
 }
@@ -57,7 +57,7 @@ impl<W: World> OpenPool<W> {
 fn kind_of(kind: FindingKind) -> CheckKind {
     match kind {
         FindingKind::Leak => CheckKind::Leak,
-        FindingKind::Unguarded => CheckKind::Unguarded,
+        FindingKind::UsedMarkedFree => CheckKind::MarkedFree,
         FindingKind::DoubleUse => CheckKind::DoubleUse,
         FindingKind::OutOfRange => CheckKind::OutOfRange,
         FindingKind::Damaged => CheckKind::Damaged,

@@ -1,11 +1,11 @@
 //! Creation of a pool and of new groups.
 
 use super::overwrite::Overwriting;
-use super::own::Taking;
+use super::ownership::ClaimRequest;
 use super::refusals::{open_refusal, plain};
 use super::{CREATED_BY, Candidate, GroupState, OpenPool, Slot, new_uuid, open};
-use crate::array::{self, Disk, Group, Member, Watch};
-use crate::guarded::Guarded;
+use crate::array::{self, Disk, Group, GroupListener, Member};
+use crate::loss_tracking::LossTrackingArray;
 use crate::shard_context::ShardContext;
 use block::{BlockDevice, Blocks};
 use model::{DiskName, Level, MemberSize, Name, PoolId, PoolReport, Refusal, Size, code};
@@ -46,7 +46,7 @@ pub(crate) struct NewGroup {
 pub(crate) async fn create<W: World>(
     shard: Rc<ShardContext<W>>,
     spec: NewPool,
-    taking: Taking,
+    taking: ClaimRequest,
 ) -> Result<PoolReport, Refusal> {
     let mut drafts = Vec::new();
     for group in &spec.groups {
@@ -69,8 +69,8 @@ pub(crate) async fn create<W: World>(
     plan.admit_disks().await.map_err(|error| named(&error, &drafts))?;
     let (mut groups, mut arrays) = (Vec::new(), Vec::new());
     for (number, draft) in drafts.iter().enumerate() {
-        let watch = Watch::new(number, draft.integrity);
-        let array = Rc::new(Guarded::new(draft.array(&shard, &watch).await?));
+        let watch = GroupListener::new(number, draft.integrity);
+        let array = Rc::new(LossTrackingArray::new(draft.array(&shard, &watch).await?));
         arrays.push(array.clone());
         groups.push((number, draft.state(array), watch));
     }
@@ -151,7 +151,7 @@ impl<W: World> Draft<W> {
     pub(super) async fn array(
         &self,
         shard: &Rc<ShardContext<W>>,
-        watch: &Rc<Watch<W>>,
+        watch: &Rc<GroupListener<W>>,
     ) -> Result<Array<Member<W>>, Refusal> {
         let window = |disk| open::window::<W>(disk, self.member_blocks).expect("its data area is at least as large");
         let windows = self.members.iter().map(|(_, _, disk)| window(disk));

@@ -4,7 +4,7 @@
 //! lost nothing that it acknowledged (`docs/adr/0025-luns-without-a-device.md`).
 
 use super::OpenPool;
-use super::tending::MapWork;
+use super::map_work::MapWork;
 use crate::array::{Disk, Group};
 use crate::shard_context::ShardContext;
 use block::{BlockDevice, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Run, Space, Stable, View, Written};
@@ -58,12 +58,14 @@ impl<W: World> PoolVolume<W> {
         // Bounds and space errors are answers of a working pool and stay as they are.
         let may_be_away = match error.kind {
             IoErrorKind::Gone | IoErrorKind::TimedOut | IoErrorKind::ReadOnly | IoErrorKind::Medium => true,
-            IoErrorKind::Away | IoErrorKind::OutOfRange | IoErrorKind::NoSpace | IoErrorKind::Unsupported => false,
+            IoErrorKind::Unreachable | IoErrorKind::OutOfRange | IoErrorKind::NoSpace | IoErrorKind::Unsupported => {
+                false
+            }
         };
         let Some(shard) = self.shard.upgrade().filter(|_| may_be_away) else { return error };
         let pools = shard.pools.borrow();
         let has_failed = pools.get(&self.pool).is_some_and(|pool| has_failed(pool));
-        if has_failed { IoError { kind: IoErrorKind::Away, ..error } } else { error }
+        if has_failed { IoError { kind: IoErrorKind::Unreachable, ..error } } else { error }
     }
 
     /// Bytes of a logical block as hosts see it.
@@ -71,7 +73,7 @@ impl<W: World> PoolVolume<W> {
         each!(&self.kind, device => device.logical_block_bytes())
     }
 
-    fn leave_chores(&self) {
+    fn schedule_map_work(&self) {
         // Every change may leave maintenance of the map to do.
         if let Kind::Mapped(Mapped { chores, .. }) = &self.kind {
             chores.leave();
@@ -92,12 +94,12 @@ impl<W: World> BlockDevice for PoolVolume<W> {
     }
 
     async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
-        self.leave_chores();
+        self.schedule_map_work();
         each!(&self.kind, device => Box::pin(device.write(start, data)).await).map_err(|error| self.told(error))
     }
 
     async fn write_atomic(&self, start: Lba, data: View) -> Result<Written, IoError> {
-        self.leave_chores();
+        self.schedule_map_work();
         each!(&self.kind, device => Box::pin(device.write_atomic(start, data)).await).map_err(|error| self.told(error))
     }
 
@@ -110,7 +112,7 @@ impl<W: World> BlockDevice for PoolVolume<W> {
     }
 
     async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
-        self.leave_chores();
+        self.schedule_map_work();
         each!(&self.kind, device => Box::pin(device.discard(extent)).await).map_err(|error| self.told(error))
     }
 

@@ -35,7 +35,7 @@ struct Untold {
 
 impl Findings {
     /// Raises the events for all pending findings.
-    fn tell<W: World>(&self, pool: &OpenPool<W>) {
+    fn raise_events<W: World>(&self, pool: &OpenPool<W>) {
         assert!(self.telling.replace(false), "what comes together is told once");
         for ((disk, kind, outcome), Untold { blocks, first }) in self.untold.take() {
             let name = &pool.name;
@@ -94,7 +94,7 @@ impl<W: World> OpenPool<W> {
             self.spawn(async move {
                 world.sleep(TOGETHER).await;
                 if let Some(pool) = pool.upgrade() {
-                    pool.findings.tell(&pool);
+                    pool.findings.raise_events(&pool);
                 }
             });
         }

@@ -2,8 +2,8 @@
 
 use super::overwrite::Overwriting;
 use super::{CREATED_BY, GroupState, NewGroup, OpenPool, create, find};
-use crate::array::{Disk, Group, Watch};
-use crate::guarded::Guarded;
+use crate::array::{Disk, Group, GroupListener};
+use crate::loss_tracking::LossTrackingArray;
 use crate::shard_context::ShardContext;
 use model::{Name, PoolReport, Refusal, Size, Subject, event};
 use shard::World;
@@ -11,7 +11,7 @@ use std::cell::OnceCell;
 use std::ops::Index;
 use std::rc::Rc;
 use volume::catalog::GROUPS_MAX;
-use volume::{GroupPlan, Labelling, PoolError};
+use volume::{GroupPlan, LabelParams, PoolError};
 
 /// Groups of a pool by their number in its catalog. Groups can be added while the pool is open, and a reference to one
 /// stays valid. The entry of a removed group, or of one that cannot serve, is empty.
@@ -89,7 +89,7 @@ impl<W: World> OpenPool<W> {
         self: &Rc<Self>,
         group: &NewGroup,
         force: bool,
-        add: impl AsyncFnOnce(GroupPlan<Disk<W>>, Group<W>, Labelling) -> Result<u16, PoolError>,
+        add: impl AsyncFnOnce(GroupPlan<Disk<W>>, Group<W>, LabelParams) -> Result<u16, PoolError>,
     ) -> Result<usize, Refusal> {
         let shard = &self.shard;
         let draft = create::draft(shard, group).await?;
@@ -102,9 +102,9 @@ impl<W: World> OpenPool<W> {
         let plan = draft.plan();
         plan.admit_disks(force).await.map_err(named)?;
         let place = self.pool.status().groups.len();
-        let watch = Watch::new(place, draft.integrity);
-        let state = draft.state(Rc::new(Guarded::new(draft.array(shard, &watch).await?)));
-        let labelling = Labelling { now: shard.world.unix_seconds(), created_by: CREATED_BY.to_owned(), force };
+        let watch = GroupListener::new(place, draft.integrity);
+        let state = draft.state(Rc::new(LossTrackingArray::new(draft.array(shard, &watch).await?)));
+        let labelling = LabelParams { now: shard.world.unix_seconds(), created_by: CREATED_BY.to_owned(), force };
         let added = add(plan, state.array.clone(), labelling).await.map_err(named)?;
         assert_eq!(usize::from(added), place, "one group is added at a time");
         self.take_in(place, state, &watch);
@@ -112,11 +112,11 @@ impl<W: World> OpenPool<W> {
     }
 
     /// Takes the new group into service.
-    pub(super) fn take_in(self: &Rc<Self>, place: usize, group: GroupState<W>, watch: &Watch<W>) {
+    pub(super) fn take_in(self: &Rc<Self>, place: usize, group: GroupState<W>, watch: &GroupListener<W>) {
         assert!(!group.slots.borrow().is_empty(), "a group has members");
         // Disks must be behind the fence before the array writes to them.
         for slot in group.slots.borrow().iter() {
-            slot.disk.iter().for_each(|disk| self.guarding.cover(disk));
+            slot.disk.iter().for_each(|disk| self.ownership_guard.cover(disk));
         }
         self.drive(&group);
         // Findings and failures that came before are delivered when the listener is bound.

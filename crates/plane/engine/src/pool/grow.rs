@@ -3,8 +3,8 @@
 //! The array grows first and records that in its own metadata; then the catalog of the pool takes the new size and
 //! hands out the slabs. A crash between the two steps is finished when the pool is opened.
 
-use super::copying;
 use super::create::member_blocks;
+use super::member_copy;
 use super::refusals::{grow_refusal, refusal};
 use super::report::disk_size_for;
 use super::{OpenPool, find};
@@ -86,7 +86,7 @@ impl<W: World> Growth<'_, W> {
             let message = format!("group {group} of pool {} keeps no checksums and no log", self.pool.name);
             return Err(Refusal::new(code::GROUP_FIXED, message, "add a group with blockyard pool add-group"));
         }
-        copying::admit_change_of_shape(self.pool, group)?;
+        member_copy::admit_change_of_shape(self.pool, group)?;
         // The smallest disk decides.
         let least = state.slots.borrow().iter().map(|slot| slot.room).min().unwrap_or_default();
         let room = member_blocks(how, disk_size_for(least))?;

@@ -1,7 +1,7 @@
 //! Pool key: derived from the node's secret, imported from another node, exported for an operator
 //! (`docs/adr/0012-encrypted-volumes.md`).
 
-use super::own::Taking;
+use super::ownership::ClaimRequest;
 use super::refusals::refusal;
 use super::{OpenPool, find};
 use crate::shard_context::ShardContext;
@@ -10,7 +10,7 @@ use block::{Extent, IoError, IoErrorKind};
 use model::{Name, Refusal, Secret, Subject, SubjectKind, code, event};
 use shard::World;
 use std::rc::Rc;
-use volume::{FoundPool, NewKey, PoolError, PoolKey, Uuid};
+use volume::{AssembledPool, NewKey, PoolError, PoolKey, Uuid};
 use zeroize::Zeroizing;
 
 /// Creates a random data key for a volume.
@@ -23,7 +23,7 @@ pub(super) fn new_key<W: World>(world: &W) -> NewKey {
 /// Admits a pool key of another node if it wraps the data key of some volume.
 ///
 /// *Errors*: `POOL_KEY_WRONG`.
-pub(super) fn admit(found: &FoundPool, taking: &Taking) -> Result<(), Refusal> {
+pub(super) fn admit(found: &AssembledPool, taking: &ClaimRequest) -> Result<(), Refusal> {
     let Some(given) = given(taking)? else { return Ok(()) };
     let keys = found.catalog.families.iter().filter_map(|family| family.key.as_ref());
     let mut wanted: Vec<String> = keys.map(|key| key.wrapped_with.to_string()).collect();
@@ -39,7 +39,7 @@ pub(super) fn admit(found: &FoundPool, taking: &Taking) -> Result<(), Refusal> {
 }
 
 /// Pool key given by the operator.
-fn given(taking: &Taking) -> Result<Option<PoolKey>, Refusal> {
+fn given(taking: &ClaimRequest) -> Result<Option<PoolKey>, Refusal> {
     let key = |given: &Secret| {
         let bytes = given.expose().try_into().map_err(|_| wrong("a pool key has 32 bytes".to_owned()))?;
         Ok(PoolKey::of(bytes))
@@ -55,7 +55,7 @@ fn wrong(message: String) -> Refusal {
     )
 }
 
-impl Taking {
+impl ClaimRequest {
     /// Key of the pool on this node.
     fn pool_key(&self, pool: Uuid) -> PoolKey {
         PoolKey::of_pool(self.secret.expose(), pool)
@@ -66,7 +66,7 @@ impl<W: World> OpenPool<W> {
     /// Sets the pool key of this node, and rewraps all data keys that are wrapped with the key of another node.
     ///
     /// *Durability*: the rewrapped keys are stable when it returns.
-    pub(super) async fn bring_key(&self, taking: &Taking) -> Result<(), Refusal> {
+    pub(super) async fn bring_key(&self, taking: &ClaimRequest) -> Result<(), Refusal> {
         self.pool.set_key(taking.pool_key(Uuid::from_bytes(self.id.to_bytes())));
         let Some(other) = given(taking)? else { return Ok(()) };
         let nonce = || {

@@ -128,7 +128,7 @@ pub(crate) async fn remove_log<W: World>(
     removal.drop_group().await?;
     pool.raise(event::LOG_REMOVED, format!("log device of pool {} removed", pool.name));
     // With the log given up, volumes that waited for it can serve without its content.
-    let shown = if lost { pool.show_held().await } else { Vec::new() };
+    let shown = if lost { pool.open_blocked().await } else { Vec::new() };
     Ok((pool.report(), shown))
 }
 
@@ -178,7 +178,7 @@ impl<W: World> OpenPool<W> {
             );
             Refusal::new(code::POLICY_IMPOSSIBLE, format!("volume {name} cannot use write-back: {why}"), hint)
         })?;
-        self.pool.write_log().enter(id, volume).await.map_err(|error| refusal(&error, self))
+        self.pool.write_log().add_volume(id, volume).await.map_err(|error| refusal(&error, self))
     }
 
     /// Removes the volume from the record of the log. The volume must be in write-through with nothing left in the log.
@@ -187,7 +187,7 @@ impl<W: World> OpenPool<W> {
         if !self.pool.write_log().record().is_some_and(|log| log.volumes.contains(&volume)) {
             return;
         }
-        if let Err(error) = self.pool.write_log().leave(volume).await {
+        if let Err(error) = self.pool.write_log().remove_volume(volume).await {
             // Harmless: the next opening asks the log for writes of a volume of which it has none.
             tracing::warn!(pool = %self.name, %volume, %error, "a volume could not be taken off the log");
         }
@@ -195,7 +195,7 @@ impl<W: World> OpenPool<W> {
 
     /// Writes the acknowledged data of the volume to the disks before it is closed. What cannot be written stays in the
     /// log, if the volume was in write-back.
-    pub(super) async fn write_to_the_end(&self, unit: &Unit<W>) {
+    pub(super) async fn destage_unit(&self, unit: &Unit<W>) {
         let was_back = unit.is_written_back();
         match unit.write_through().await {
             Ok(()) => self.leave_log(uuid_of(unit.id)).await,
@@ -259,7 +259,7 @@ impl<W: World> OpenPool<W> {
         };
         let volumes = self.log_volumes();
         let why = state.meaning(cause.as_deref(), volumes.len());
-        Some(LogReport { state, size, used, volumes, why, group })
+        Some(LogReport { state, size, used, volumes, reason: why, group })
     }
 }
 
@@ -307,7 +307,7 @@ impl<W: World> LogRemoval<'_, W> {
         for volume in
             self.pool.pool.write_log().record().filter(|_| !is_lost).map(|log| log.volumes).unwrap_or_default()
         {
-            self.pool.pool.write_log().leave(volume).await.map_err(|error| refusal(&error, self.pool))?;
+            self.pool.pool.write_log().remove_volume(volume).await.map_err(|error| refusal(&error, self.pool))?;
         }
         Ok(())
     }
@@ -353,10 +353,10 @@ fn absent(place: u16, record: &GroupRecord) -> Option<GroupReport> {
         // A member that did not fail is missing: its disk was not found.
         state: if member.state == volume::MemberState::Failed { MemberState::Failed } else { MemberState::Missing },
         errors: 0,
-        wrong_blocks: 0,
-        stands_for: None,
-        errors_of_day: 0,
-        fitness: model::MemberFitness::Fit,
+        checksum_errors: 0,
+        replaces: None,
+        errors_24h: 0,
+        health: model::MemberFitness::Good,
         copy: None,
         next_spare: None,
         latency: None,
@@ -423,7 +423,7 @@ impl<W: World> LogOwner for Keeper<W> {
         let (pool, id) = (self.pool.upgrade(), self.id);
         async move {
             let Some(pool) = pool else { return };
-            match pool.pool.write_log().settle(id).await {
+            match pool.pool.write_log().mark_settled(id).await {
                 Ok(()) => {
                     let sentence = format!(
                         "the contents of the failed log device of pool {0} are on the disks; set its volumes to \

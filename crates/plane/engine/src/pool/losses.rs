@@ -1,6 +1,6 @@
 //! List of lost blocks of an open pool: kept in its catalog, resolved to volumes and LBAs, and reported.
 //!
-//! Arrays and [`Guarded`](crate::guarded::Guarded) enter and remove blocks of a group. Once a second changes are
+//! Arrays and [`LossTrackingArray`](crate::guarded::Guarded) enter and remove blocks of a group. Once a second changes are
 //! verified, resolved, committed and reported here. Nothing here changes the result of a read.
 
 use super::OpenPool;
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
-use volume::{BLOCK_BYTES, Holder, Holding, Holdings, Uuid};
+use volume::{BLOCK_BYTES, BlockUse, BlockUser, BlockUses, Uuid};
 
 /// Interval of checks for changes; a list that is not empty is resolved again every [`NAMING_LOOKS`] checks, because
 /// maps move.
@@ -43,7 +43,7 @@ struct Shown {
 
 /// Loads the list from the catalog, and settles its changes for as long as the pool is open.
 pub(super) fn watch<W: World>(pool: &Rc<OpenPool<W>>) {
-    for (group, record) in pool.pool.losses() {
+    for (group, record) in pool.pool.lost_blocks() {
         if let Some(state) = pool.groups.get(usize::from(group)) {
             state.array.losses.load(&record);
         }
@@ -137,7 +137,7 @@ impl<W: World> LostList<'_, W> {
         losses.truncated.set(truncated);
         losses.ranges.replace(ranges);
         losses.settling.set(false);
-        self.tell();
+        self.report_changes();
     }
 
     /// Reads blocks again that are listed because of one failed read. A good read removes them from the list.
@@ -177,7 +177,7 @@ impl<W: World> LostList<'_, W> {
             ranges.extend(record.runs.iter().take(RANGES_MAX).map(of_log));
             return record.runs.len() <= RANGES_MAX && record.more == 0;
         }
-        let held = self.0.pool.holders(number, &record.runs, RANGES_MAX).await;
+        let held = self.0.pool.find_block_users(number, &record.runs, RANGES_MAX).await;
         // Only a complete lookup proves that nobody uses a block.
         if held.complete {
             for run in &record.runs {
@@ -222,7 +222,7 @@ impl<W: World> LostList<'_, W> {
         }
     }
 
-    fn tell(&self) {
+    fn report_changes(&self) {
         let (lost, name, told) = (self.report(), &self.0.name, &self.0.losses.told);
         let before = told.replace(lost.blocks);
         if lost.blocks > before {
@@ -239,10 +239,10 @@ impl<W: World> LostList<'_, W> {
     }
 }
 
-fn range(group: u16, holding: &Holding, shown: &BTreeMap<Uuid, Shown>) -> LostRange {
-    let (id, is_map) = match holding.holder {
-        Holder::Volume(id) | Holder::Snapshot(id) => (id, false),
-        Holder::Map(id) => (id, true),
+fn range(group: u16, holding: &BlockUse, shown: &BTreeMap<Uuid, Shown>) -> LostRange {
+    let (id, is_map) = match holding.user {
+        BlockUser::Volume(id) | BlockUser::Snapshot(id) => (id, false),
+        BlockUser::Map(id) => (id, true),
     };
     assert_eq!(holding.extent.len, holding.place.len, "a block of a volume lies on one of a group");
     let of = shown.get(&id);
@@ -261,7 +261,7 @@ fn range(group: u16, holding: &Holding, shown: &BTreeMap<Uuid, Shown>) -> LostRa
 }
 
 /// Parts of `run` that no volume, snapshot or map uses.
-fn vacant(run: Extent, held: &Holdings) -> Vec<Extent> {
+fn vacant(run: Extent, held: &BlockUses) -> Vec<Extent> {
     let mut places: Vec<Extent> = held.found.iter().map(|holding| holding.place.intersection(run)).collect();
     // Holders may overlap and come in any order.
     places.sort_by_key(|place| place.start);
@@ -285,13 +285,13 @@ mod tests {
 
     #[test]
     fn what_nobody_has_is_what_lies_between_the_holders() {
-        let holding = |start, len| Holding {
-            holder: Holder::Volume(Uuid::nil()),
+        let holding = |start, len| BlockUse {
+            user: BlockUser::Volume(Uuid::nil()),
             extent: Extent::new(0, len),
             place: Extent::new(start, len),
         };
         // Two of them share blocks.
-        let held = Holdings { found: vec![holding(14, 2), holding(12, 3), holding(30, 9)], complete: true };
+        let held = BlockUses { found: vec![holding(14, 2), holding(12, 3), holding(30, 9)], complete: true };
         let gaps = |start, len| {
             vacant(Extent::new(start, len), &held).iter().map(|gap| (gap.start.0, gap.len.0)).collect::<Vec<_>>()
         };

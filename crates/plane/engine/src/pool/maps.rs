@@ -38,13 +38,13 @@ impl MapRepairs {
             pool.spawn(async move {
                 world.sleep(TOGETHER).await;
                 if let Some(pool) = weak.upgrade() {
-                    pool.map_repairs.tell(&pool);
+                    pool.map_repairs.raise_events(&pool);
                 }
             });
         }
     }
 
-    fn tell<W: World>(&self, pool: &OpenPool<W>) {
+    fn raise_events<W: World>(&self, pool: &OpenPool<W>) {
         self.is_telling.set(false);
         for ((family, what), Repaired { copies, first }) in self.untold.take() {
             let volume = pool.family_name(family);

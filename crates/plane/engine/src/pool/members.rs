@@ -1,11 +1,11 @@
 //! Orders of an operator about one member: fail it, replace it, blink its LED.
 
+use super::log_reattach::LogReattach;
 use super::membership::note_membership;
 use super::overwrite::Overwriting;
 use super::refusals::{array_refusal, refusal};
 use super::rejoin::MemberSlot;
 use super::report::disk_size_for;
-use super::takeup::LogReturn;
 use super::{CREATED_BY, Candidate, OpenPool, Slot, find, new_uuid, open, uuid};
 use crate::array::{self, Disk};
 use crate::locate;
@@ -47,7 +47,7 @@ pub(crate) async fn replace_disk<W: World>(
 ) -> Result<(PoolReport, Vec<VolumeReport>), Refusal> {
     let pool = find(&shard, &pool)?;
     if pool.awaits(lost) {
-        let shown = LogReturn { pool: &pool, candidate }.take_up().await?;
+        let shown = LogReattach { pool: &pool, candidate }.reattach().await?;
         return Ok((pool.report(), shown));
     }
     let (group, member) = pool.place(lost)?;
@@ -91,7 +91,7 @@ pub(crate) async fn replace_disk<W: World>(
     let replaced = members.replace(uuid(lost), replacement, shard.world.unix_seconds(), CREATED_BY, force);
     replaced.await.map_err(|error| refusal(&error, &pool))?;
     // The new disk must be behind the fence before the array writes to it.
-    pool.guarding.cover(&disk);
+    pool.ownership_guard.cover(&disk);
     state.slots.borrow_mut()[usize::from(member)] = Slot::of(id, &candidate, &disk);
     let window = open::window::<W>(&disk, state.array.member_blocks()).expect("the pool has admitted the disk");
     // A new disk has missed everything, whatever was recorded for its predecessor.
@@ -122,7 +122,7 @@ pub(crate) async fn blink<W: World>(
     // Not awaited: the order returns at once and the blinking goes on.
     shard.world.clone().spawn(async move {
         let blinking = pin!(locate::blink(&shard.world, &device, seconds));
-        select(blinking, pin!(pool.halt.pulled())).await;
+        select(blinking, pin!(pool.halt.raised())).await;
     });
     Ok(())
 }
@@ -211,7 +211,7 @@ impl<W: World> MemberSlot<'_, W> {
         let (id, answering) = {
             let slots = self.pool.groups[group].slots.borrow();
             let slot = &slots[usize::from(member)];
-            (slot.id, slot.answering.clone())
+            (slot.id, slot.responsiveness.clone())
         };
         if answering.is_behind() {
             // The array has given it up already; the watchdog must not take it back from now on.

@@ -2,29 +2,29 @@
 //! changes of members.
 
 use super::OpenPool;
-use super::own::Taking;
+use super::ownership::ClaimRequest;
 use crate::memberships::{FoundState, KEPT_WITHIN};
 use crate::shard_context::ShardContext;
 use futures_util::future::{Either, select};
 use model::{DiskId, MemberDisk, PoolId, PoolMembership, Refusal, Timestamp, event};
 use shard::World;
 use std::pin::pin;
-use volume::{DiskState, FoundPool, MemberState};
+use volume::{AssembledPool, DiskState, MemberState};
 
 /// Admits opening the pool as found; an operator may force it to be opened with older data.
 ///
 /// *Errors*: `POOL_OUTDATED` if the node knows of a later change of its members.
 pub(super) fn admit<W: World>(
     shard: &ShardContext<W>,
-    taking: &Taking,
+    taking: &ClaimRequest,
     id: PoolId,
-    found: &FoundPool,
+    found: &AssembledPool,
 ) -> Result<(), Refusal> {
     if taking.told {
         return Ok(());
     }
     let positions = found.groups.iter().flat_map(|group| &group.positions);
-    let current = positions.filter(|position| position.standing == DiskState::Current);
+    let current = positions.filter(|position| position.state == DiskState::Current);
     let current: Vec<DiskId> = current.map(|position| super::disk_id(position.disk)).collect();
     let state = FoundState { generation: found.generation, is_unwritten: found.is_unwritten(), current: &current };
     shard.memberships.admit(id, &found.catalog.name, &state)

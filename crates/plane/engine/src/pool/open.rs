@@ -4,14 +4,14 @@
 //! claimed.
 
 use super::keys;
-use super::own::{self, Taking};
+use super::ownership::{self, ClaimRequest};
 use super::read_only::{ASKED_FOR, open_read_only, why_unwritable};
 use super::refusals::{array_refusal, open_refusal, plain, refusal};
 use super::rejoin::MemberSlot;
 use super::watchdog::SilenceGuard;
-use super::{Candidate, GroupState, OpenPool, Slot, concerned, disk_id, membership, parting, scrub, volumes};
-use crate::array::{self, Disk, Member, Watch};
-use crate::guarded::Guarded;
+use super::{Candidate, GroupState, OpenPool, Slot, affected_volumes, disk_id, membership, scrub, split, volumes};
+use crate::array::{self, Disk, GroupListener, Member};
+use crate::loss_tracking::LossTrackingArray;
 use crate::shard_context::ShardContext;
 use block::{BlockDevice, Blocks};
 use futures_util::future::join_all;
@@ -20,8 +20,8 @@ use raid::{Array, ArrayError, Layout, Rejected, Shape};
 use shard::World;
 use std::rc::Rc;
 use volume::{
-    Contents, DiskState, FoundGroup, FoundPool, GroupRecord, GroupRole, PoolError, Probe, Survey, Uuid, Window,
-    assemble, data_area,
+    AssembledGroup, AssembledPool, Assembly, Contents, DiskState, GroupRecord, GroupRole, PoolError, Probe, Uuid,
+    Window, assemble, data_area,
 };
 
 /// A disk that was probed.
@@ -39,7 +39,7 @@ pub(crate) struct Opening {
     /// Disks that may be its members.
     pub candidates: Vec<Candidate>,
     /// Claiming node and the operator's decisions.
-    pub taking: Taking,
+    pub taking: ClaimRequest,
     /// True to open it read-only.
     pub read_only: bool,
     /// True to refuse the opening while a member is absent that the newest catalog counts on.
@@ -62,7 +62,7 @@ pub(crate) async fn open<W: World>(
         // Disks that hang are interrupted while the pool is assembled; after that its own watchdog takes over.
         let _guard = SilenceGuard::over(&shard, looked.iter().map(|looked| &looked.disk));
         // A split pool is reduced to one part before anything else is judged.
-        let others = parting::keep_one(&shard, id, &mut looked, &mut taking)?;
+        let others = split::keep_one(&shard, id, &mut looked, &mut taking)?;
         match open_written(&shard, id, &looked, (&taking, whole), others).await {
             // Only disks that refuse writes lead to a read-only pool; every other refusal is returned.
             Err(refusal) => why = Some(why_unwritable(&shard, id, &candidates, looked, &refusal).await.ok_or(refusal)?),
@@ -71,7 +71,7 @@ pub(crate) async fn open<W: World>(
     }
     // The disks are opened again, this time for reading only.
     let mut looked = probe_disks(&shard, &candidates, true, false).await;
-    parting::keep_one(&shard, id, &mut looked, &mut taking)?;
+    split::keep_one(&shard, id, &mut looked, &mut taking)?;
     open_read_only(&shard, id, &looked, &taking, why.unwrap_or_default()).await
 }
 
@@ -80,16 +80,16 @@ async fn open_written<W: World>(
     shard: &Rc<ShardContext<W>>,
     id: PoolId,
     looked: &[ProbedDisk<W>],
-    (taking, whole): (&Taking, bool),
+    (taking, whole): (&ClaimRequest, bool),
     others: Option<u64>,
 ) -> Result<(PoolReport, Vec<VolumeReport>), Refusal> {
     let found = find_to_serve(shard, id, looked, (taking, whole)).map_err(|refusal| {
         // Disks that another node has used meanwhile are not to be attached here.
-        own::of_another(found_on(looked, id).as_ref(), taking, refusal)
+        ownership::of_another(found_on(looked, id).as_ref(), taking, refusal)
     })?;
     keys::admit(&found, taking)?;
     // Claim before assembling: replaying the redo logs writes to the disks.
-    let (found, taken) = own::take(shard, taking, found, looked, async || reprobe(looked, id).await).await?;
+    let (found, taken) = ownership::take(shard, taking, found, looked, async || reprobe(looked, id).await).await?;
     let mut found = found;
     found.announce_writes();
     others.into_iter().for_each(|others| found.discard_other_parts(others));
@@ -97,7 +97,7 @@ async fn open_written<W: World>(
     let opened = AfterOpen { pool: &pool, found: &found };
     opened.tell_of_damage(looked);
     // From here on the heartbeat of the open pool keeps the claim.
-    pool.hold(taken).await?;
+    pool.keep_claim(taken).await?;
     // On thinly provisioned disks a commit must not fail later for lack of space.
     for (disk, error) in pool.pool.members().reserve_metadata().await {
         tracing::warn!(pool = %pool.name, %disk, %error, "there is no space for all metadata of a disk");
@@ -113,7 +113,7 @@ async fn open_written<W: World>(
     // Before any read of the maps: a dirty group may return one or the other copy of a block.
     opened.suspect_dirty();
     let volumes = volumes::open_all(&pool, log_refused).await?;
-    parting::serve(&pool, is_unwritten).await;
+    split::serve(&pool, is_unwritten).await;
     shard.pools.borrow_mut().insert(pool.name.clone(), pool.clone());
     opened.repair(|place| looked[place].disk.clone()).await;
     scrub::resume_scrub(&pool);
@@ -125,21 +125,21 @@ fn find_to_serve<W: World>(
     shard: &Rc<ShardContext<W>>,
     id: PoolId,
     looked: &[ProbedDisk<W>],
-    (taking, whole): (&Taking, bool),
-) -> Result<FoundPool, Refusal> {
+    (taking, whole): (&ClaimRequest, bool),
+) -> Result<AssembledPool, Refusal> {
     let found = find_pool(looked, id)?;
     membership::admit(shard, taking, id, &found)?;
     admit_present(&found, whole)?;
-    parting::admit_unknown(shard, taking, id, &found)?;
+    split::admit_unknown(shard, taking, id, &found)?;
     Ok(found)
 }
 
 /// Admits a pool that lacks no member on which its newest catalog counts, if `whole` demands that.
-fn admit_present(found: &FoundPool, whole: bool) -> Result<(), Refusal> {
+fn admit_present(found: &AssembledPool, whole: bool) -> Result<(), Refusal> {
     let name = &found.catalog.name;
     let positions = found.groups.iter().flat_map(|group| &group.positions);
     let absent: Vec<String> =
-        positions.filter(|position| position.standing == DiskState::Missing).map(|one| one.disk.to_string()).collect();
+        positions.filter(|position| position.state == DiskState::Missing).map(|one| one.disk.to_string()).collect();
     if absent.is_empty() || !whole {
         return Ok(());
     }
@@ -150,7 +150,7 @@ fn admit_present(found: &FoundPool, whole: bool) -> Result<(), Refusal> {
 /// Result of assembling the disks of a pool.
 pub(super) struct Assembled<W: World> {
     pub(super) pool: Rc<OpenPool<W>>,
-    pub(super) troubles: Vec<(usize, Trouble)>,
+    pub(super) troubles: Vec<(usize, OpenProblems)>,
     pub(super) log_refused: Option<Refusal>,
 }
 
@@ -158,20 +158,20 @@ pub(super) struct Assembled<W: World> {
 pub(super) async fn assemble_pool<W: World>(
     shard: &Rc<ShardContext<W>>,
     id: PoolId,
-    found: &FoundPool,
+    found: &AssembledPool,
     looked: &[ProbedDisk<W>],
-    taking: &Taking,
+    taking: &ClaimRequest,
 ) -> Result<Assembled<W>, Refusal> {
     let (mut groups, mut arrays, mut troubles, mut log_refused) = (Vec::new(), Vec::new(), Vec::new(), None);
     for (number, (record, group)) in found.catalog.groups.iter().zip(&found.groups).enumerate() {
-        let watch = Watch::new(number, record.protected);
+        let watch = GroupListener::new(number, record.protected);
         if taking.accept_log_loss {
             watch.accept_log_loss();
         }
         let assembled = match record.role {
             GroupRole::Data => {
                 let assembled = assemble_group(shard, record, group, looked, &watch).await;
-                assembled.map_err(|refusal| concerned::of_group(refusal, found, number))?
+                assembled.map_err(|refusal| affected_volumes::of_group(refusal, found, number))?
             }
             // Without its log device the pool opens all the same: only volumes in write-back wait for it.
             GroupRole::Log if found.lacks_log() => continue,
@@ -201,7 +201,7 @@ pub(super) async fn assemble_pool<W: World>(
 }
 
 /// Finds the pool `id` on these disks, in a state in which it can serve.
-pub(super) fn find_pool<W: World>(looked: &[ProbedDisk<W>], id: PoolId) -> Result<FoundPool, Refusal> {
+pub(super) fn find_pool<W: World>(looked: &[ProbedDisk<W>], id: PoolId) -> Result<AssembledPool, Refusal> {
     let survey = survey_of(looked);
     for (place, refused) in &survey.refused {
         tracing::warn!(disk = %looked[*place].candidate.name, %refused, "a disk is left alone");
@@ -210,13 +210,13 @@ pub(super) fn find_pool<W: World>(looked: &[ProbedDisk<W>], id: PoolId) -> Resul
 }
 
 /// Surveys the pools on these disks.
-fn survey_of<W: World>(looked: &[ProbedDisk<W>]) -> Survey {
+fn survey_of<W: World>(looked: &[ProbedDisk<W>]) -> Assembly {
     let probes: Vec<Probe> = looked.iter().map(|looked| looked.probe.clone()).collect();
     assemble(&probes)
 }
 
 /// Finds the pool `id` on these disks, whether it can serve or not.
-pub(super) fn found_on<W: World>(looked: &[ProbedDisk<W>], id: PoolId) -> Option<FoundPool> {
+pub(super) fn found_on<W: World>(looked: &[ProbedDisk<W>], id: PoolId) -> Option<AssembledPool> {
     survey_of(looked).pools.into_iter().find(|found| found.catalog.pool == wanted(id))
 }
 
@@ -225,13 +225,13 @@ fn wanted(id: PoolId) -> Uuid {
 }
 
 /// As [`find_pool`], with the disks probed again.
-pub(super) async fn reprobe<W: World>(looked: &[ProbedDisk<W>], id: PoolId) -> Result<FoundPool, Refusal> {
+pub(super) async fn reprobe<W: World>(looked: &[ProbedDisk<W>], id: PoolId) -> Result<AssembledPool, Refusal> {
     let probes = join_all(looked.iter().map(|looked| volume::probe(&looked.disk))).await;
     pick(assemble(&probes), id, looked)
 }
 
 /// Picks the pool `id`, in a state in which it can serve.
-fn pick<W: World>(survey: Survey, id: PoolId, looked: &[ProbedDisk<W>]) -> Result<FoundPool, Refusal> {
+fn pick<W: World>(survey: Assembly, id: PoolId, looked: &[ProbedDisk<W>]) -> Result<AssembledPool, Refusal> {
     let wanted = wanted(id);
     // Checked before absence: the disks are there, only their catalogs cannot be read.
     if let Some(unreadable) = survey.unreadable.iter().find(|found| found.pool == wanted) {
@@ -286,7 +286,7 @@ pub(super) async fn probe_disks<W: World>(
 }
 
 /// Translates an error of the pool; an error of one disk names the disk.
-fn named<W: World>(error: &PoolError, found: &FoundPool, looked: &[ProbedDisk<W>]) -> Refusal {
+fn named<W: World>(error: &PoolError, found: &AssembledPool, looked: &[ProbedDisk<W>]) -> Refusal {
     let refusal = plain(error);
     let PoolError::DiskFails { disk, .. } = error else { return refusal };
     let mut positions = found.groups.iter().flat_map(|group| &group.positions);
@@ -307,7 +307,7 @@ pub(super) fn survives(record: &GroupRecord, present: &[bool]) -> bool {
 
 /// Problems with which an array was opened.
 #[derive(Default)]
-pub(super) struct Trouble {
+pub(super) struct OpenProblems {
     /// Members whose disks the array refused.
     left_out: Vec<(u16, Rejected)>,
     /// Batches of its redo log that cannot be read; the operator has accepted their loss.
@@ -318,17 +318,17 @@ pub(super) struct Trouble {
 pub(super) async fn assemble_group<W: World>(
     shard: &Rc<ShardContext<W>>,
     record: &GroupRecord,
-    group: &FoundGroup,
+    group: &AssembledGroup,
     looked: &[ProbedDisk<W>],
-    watch: &Rc<Watch<W>>,
-) -> Result<(GroupState<W>, Trouble), Refusal> {
+    watch: &Rc<GroupListener<W>>,
+) -> Result<(GroupState<W>, OpenProblems), Refusal> {
     let level = array::level_of_code(record.level).ok_or_else(|| {
         let message = format!("a group of the pool has the unknown RAID level {}", record.level);
         Refusal::new(code::POOL_INCOMPLETE, message, "it was created by a newer version; use that version")
     })?;
     let found = |place: Option<usize>| place.and_then(|place| looked.get(place));
     // A member whose rebuild was interrupted joins again after the pool was opened.
-    let members = group.positions.iter().map(|position| match position.standing {
+    let members = group.positions.iter().map(|position| match position.state {
         DiskState::Current => found(position.probe).and_then(|looked| window::<W>(&looked.disk, record.member_blocks)),
         _ => None,
     });
@@ -339,11 +339,11 @@ pub(super) async fn assemble_group<W: World>(
             id: disk_id(position.disk),
             name: found(position.probe).map(|looked| looked.candidate.name.clone()),
             // Disks of failed members stay closed, so that they can be replaced or taken back.
-            disk: found(position.probe).filter(|_| position.standing.takes_part()).map(|looked| looked.disk.clone()),
+            disk: found(position.probe).filter(|_| position.state.takes_part()).map(|looked| looked.disk.clone()),
             room: found(position.probe).map_or(Blocks(0), |looked| room(&looked.probe)),
             path: found(position.probe).map_or_else(String::new, |looked| looked.candidate.path.clone()),
-            answering: Rc::default(),
-            erring: Rc::default(),
+            responsiveness: Rc::default(),
+            errors: Rc::default(),
             stands_for: None,
         })
         .collect();
@@ -367,13 +367,13 @@ pub(super) async fn assemble_group<W: World>(
             "the log of a group was replayed"
         );
         not_joined = opened.not_joined;
-        (array, Trouble { left_out: opened.rejected, holes: opened.lost_batches })
+        (array, OpenProblems { left_out: opened.rejected, holes: opened.lost_batches })
     } else {
         let layout = Layout::new(raid_level, count, record.chunk_bytes, record.member_blocks);
-        (unprotected(layout, members.collect(), watch)?, Trouble::default())
+        (unprotected(layout, members.collect(), watch)?, OpenProblems::default())
     };
     let chunk = Size::new(u64::from(record.chunk_bytes));
-    let state = GroupState::new(level, chunk, Rc::new(Guarded::new(array)), slots);
+    let state = GroupState::new(level, chunk, Rc::new(LossTrackingArray::new(array)), slots);
     // A member that was just being added has not joined; the repair task completes that.
     state.joining.set(not_joined);
     Ok((state, trouble))
@@ -383,7 +383,7 @@ pub(super) async fn assemble_group<W: World>(
 pub(super) fn unprotected<W: World>(
     layout: Result<Layout, ArrayError>,
     members: Vec<Option<Member<W>>>,
-    watch: &Rc<Watch<W>>,
+    watch: &Rc<GroupListener<W>>,
 ) -> Result<Array<Member<W>>, Refusal> {
     let array = layout.and_then(|layout| Array::new(layout, members, watch.clone()));
     array.map_err(|error| array_refusal(&error))
@@ -411,7 +411,7 @@ fn fallback_name(id: PoolId) -> Name {
 /// Steps after the arrays of a pool were assembled; `found` is the state on its disks.
 pub(super) struct AfterOpen<'a, W: World> {
     pub(super) pool: &'a Rc<OpenPool<W>>,
-    pub(super) found: &'a FoundPool,
+    pub(super) found: &'a AssembledPool,
 }
 
 impl<W: World> AfterOpen<'_, W> {
@@ -431,7 +431,7 @@ impl<W: World> AfterOpen<'_, W> {
         }
     }
 
-    pub(super) fn report_problems(&self, troubles: &[(usize, Trouble)]) {
+    pub(super) fn report_problems(&self, troubles: &[(usize, OpenProblems)]) {
         let pool = &self.pool.name;
         // Accepted losses are reported together with the volumes that may be affected.
         for (group, hole) in
@@ -443,7 +443,7 @@ impl<W: World> AfterOpen<'_, W> {
                  could not be read from any disk, and an operator accepted the loss: blocks in them may be older \
                  than acknowledged. Check the file systems on the affected volumes, or restore them from a \
                  backup: {}.",
-                concerned::volumes_on(pool.as_str(), &self.found.catalog, *group)
+                affected_volumes::volumes_on(pool.as_str(), &self.found.catalog, *group)
             );
             self.pool.raise(event::REDO_LOG_DAMAGED, sentence);
         }
@@ -510,7 +510,7 @@ impl<W: World> AfterOpen<'_, W> {
                 let Some(place) = position.probe else { continue };
                 let state = &self.pool.groups[number];
                 let counted = state.array.status().members.len();
-                match position.standing {
+                match position.state {
                     // A slot that the array does not count yet belongs to an expansion, which continues below.
                     _ if usize::from(member) >= counted => {}
                     DiskState::Rebuilding { .. } => {

@@ -1,7 +1,7 @@
 //! Checks before disks are overwritten that may belong to a pool, by order of an operator or to finish an interrupted
 //! operation after a start. Disks to which a living node writes are never overwritten.
 
-use super::own::Taking;
+use super::ownership::ClaimRequest;
 use crate::array::{self, Disk};
 use crate::shard_context::ShardContext;
 use cluster::{Node, WATCH};
@@ -18,7 +18,7 @@ use volume::owner::Claims;
 /// event reports it as well.
 pub(crate) async fn admit_erasure<W: World>(
     shard: &ShardContext<W>,
-    taking: &Taking,
+    taking: &ClaimRequest,
     (name, path): (&DiskName, &str),
     pool: PoolId,
 ) -> Result<(), Refusal> {

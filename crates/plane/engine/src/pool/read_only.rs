@@ -5,7 +5,7 @@
 //! hosts cannot write. The reasons are in `docs/adr/0018-pools-that-are-read-only.md`.
 
 use super::open::{AfterOpen, Assembled, ProbedDisk, assemble_pool, find_pool, probe_disks, reprobe};
-use super::own::{self, Taking};
+use super::ownership::{self, ClaimRequest};
 use super::{Candidate, OpenPool, keys, membership, volumes};
 use crate::array::{Disk, interruptible, overlay};
 use crate::overlay::Memory;
@@ -13,14 +13,14 @@ use crate::shard_context::ShardContext;
 use cluster::{Claim, WATCH};
 use futures_util::future::{Either, join_all, select};
 use model::{PoolId, PoolReport, Refusal, RemoteAddress, Size, Subject, VolumeReport, code, event};
-use shard::{DiskOptions, Landings, World, mailbox};
+use shard::{DiskOptions, InFlightOperations, World, mailbox};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
-use volume::{BLOCK_BYTES, Contents, FoundPool};
+use volume::{AssembledPool, BLOCK_BYTES, Contents};
 
 /// Timeout for reading the mark of a disk; the others are judged without it.
 const MARK_DEADLINE: Duration = Duration::from_secs(1);
@@ -53,7 +53,7 @@ pub(super) async fn why_unwritable<W: World>(
     let refused =
         looked.iter().find_map(|looked| Some((&looked.candidate.name, overlay::<W>(&looked.disk).refused()?)));
     let why = refused.map(|(disk, error)| format!("disk {disk} refuses writes: {error}"));
-    let disks: Vec<Landings> = looked.iter().map(|looked| interruptible(&looked.disk).landings()).collect();
+    let disks: Vec<InFlightOperations> = looked.iter().map(|looked| interruptible(&looked.disk).in_flight()).collect();
     drop(looked);
     // The disks must be closed before they are opened again below.
     super::until_let_go(shard, &disks).await;
@@ -81,7 +81,7 @@ pub(super) async fn open_read_only<W: World>(
     shard: &Rc<ShardContext<W>>,
     id: PoolId,
     looked: &[ProbedDisk<W>],
-    taking: &Taking,
+    taking: &ClaimRequest,
     why: String,
 ) -> Result<(PoolReport, Vec<VolumeReport>), Refusal> {
     let found = find_pool(looked, id)?;
@@ -89,9 +89,9 @@ pub(super) async fn open_read_only<W: World>(
     keys::admit(&found, taking)?;
     // Before anything else: from here on not even a mark reaches a disk.
     let memory = Memory::of(&shard.overlay_room);
-    looked.iter().for_each(|looked| overlay::<W>(&looked.disk).keep_in(&memory));
+    looked.iter().for_each(|looked| overlay::<W>(&looked.disk).divert_writes(&memory));
     // A reader excludes nobody, but content that another node changes cannot be read consistently.
-    let found = own::watch(shard, taking, found, async || reprobe(looked, id).await).await?;
+    let found = ownership::watch(shard, taking, found, async || reprobe(looked, id).await).await?;
     let opened = recover(shard, id, looked, &found, taking, &why).await;
     if memory.is_exhausted() {
         // Whatever the result of the recovery: a part of the content of the logs would be missing.
@@ -128,8 +128,8 @@ async fn recover<W: World>(
     shard: &Rc<ShardContext<W>>,
     id: PoolId,
     looked: &[ProbedDisk<W>],
-    found: &FoundPool,
-    taking: &Taking,
+    found: &AssembledPool,
+    taking: &ClaimRequest,
     why: &str,
 ) -> Result<(Rc<OpenPool<W>>, Vec<VolumeReport>), Refusal> {
     let Assembled { pool, troubles, log_refused } = assemble_pool(shard, id, found, looked, taking).await?;

@@ -1,8 +1,8 @@
 //! Background repair of groups: rebuild of members, and resync after an unclean stop.
 
-use super::care::{Maintenance, Pace};
-use super::copying::until_exchanged;
 use super::losses::LostList;
+use super::maintenance::{Maintenance, Pace};
+use super::member_copy::until_exchanged;
 use super::membership::note_membership;
 use super::work::{Work, WorkKind};
 use super::{OpenPool, uuid};
@@ -18,18 +18,18 @@ use std::rc::Rc;
 
 /// Stop signal for the maintenance tasks of a pool.
 #[derive(Default)]
-pub(super) struct Halt {
+pub(super) struct StopSignal {
     halted: Cell<bool>,
     told: Signal,
 }
 
-impl Halt {
-    pub(super) fn pull(&self) {
+impl StopSignal {
+    pub(super) fn raise(&self) {
         self.halted.set(true);
         self.told.raise();
     }
 
-    pub(super) async fn pulled(&self) {
+    pub(super) async fn raised(&self) {
         self.told.until(|| self.halted.get()).await;
     }
 }
@@ -47,7 +47,7 @@ impl<W: World> OpenPool<W> {
             let repair = GroupRepair { pool: pool.clone(), group };
             let repair = pin!(repair.run());
             let halted = pin!(async {
-                pool.halt.pulled().await;
+                pool.halt.raised().await;
                 until_exchanged(&pool, group).await;
             });
             if let Either::Right(_) = select(repair, halted).await {
@@ -61,8 +61,8 @@ impl<W: World> OpenPool<W> {
 
     /// Stops all maintenance of the pool and waits for it.
     pub(super) async fn stop_work(&self) {
-        self.halt.pull();
-        while self.groups.iter().any(|(_, group)| group.repairing.get()) || self.care.scrub.runs() {
+        self.halt.raise();
+        while self.groups.iter().any(|(_, group)| group.repairing.get()) || self.maintenance.scrub.runs() {
             yield_now().await;
         }
     }
@@ -113,7 +113,7 @@ impl<W: World> GroupRepair<W> {
         }
         loop {
             // A reshape comes before rebuilds: members that returned during it wait for its end.
-            if !self.widen().await {
+            if !self.expand().await {
                 return;
             }
             let members = state.array.status().members;
@@ -136,9 +136,15 @@ impl<W: World> GroupRepair<W> {
         let group = self.group;
         let stripes = self.stripes_to_fill(member);
         let disk = self.pool.disk_name(group, member);
-        self.pool.care.until_resumed().await;
+        self.pool.maintenance.until_resumed().await;
         let work = self.pool.begin_over(group, WorkKind::Rebuild, &stripes);
-        let mut owner = Owner { pool: self.pool.clone(), group, work, gait: self.pool.care.gait(), disk: disk.clone() };
+        let mut owner = Owner {
+            pool: self.pool.clone(),
+            group,
+            work,
+            gait: self.pool.maintenance.start_pace(),
+            disk: disk.clone(),
+        };
         let sentence = format!("rebuild of disk {disk} of pool {} started", self.pool.name);
         self.pool.raise(event::REBUILD_BEGAN, sentence);
         // The event reports the bytes that were really written; skipped stripes cost no writes.
@@ -182,8 +188,9 @@ impl<W: World> GroupRepair<W> {
         let mut mismatches = 0;
         // Only stripes in use are compared: others are written as a whole, as zeros, before they can be read (ADR 5).
         let ranges = self.pool.stripes_in_use(group);
-        self.pool.care.until_resumed().await;
-        let (mut work, mut gait, mut before) = (self.pool.begin(group, WorkKind::Resync), self.pool.care.gait(), 0);
+        self.pool.maintenance.until_resumed().await;
+        let (mut work, mut gait, mut before) =
+            (self.pool.begin(group, WorkKind::Resync), self.pool.maintenance.start_pace(), 0);
         let stripe_bytes = self.pool.groups[group].stripe_bytes();
         for range in ranges {
             let length = range.end - range.start;
@@ -191,7 +198,7 @@ impl<W: World> GroupRepair<W> {
                 let done = (before + progress.done) * stripe_bytes;
                 work.advance(self.pool.shard.world.now(), done);
                 self.pool.groups[group].work.set(Some(work));
-                self.pool.care.keep_pace(&mut gait, done, work.total_bytes(), Maintenance::is_resumed).await;
+                self.pool.maintenance.keep_pace(&mut gait, done, work.total_bytes(), Maintenance::is_resumed).await;
             };
             match array.resync(range.clone(), pace).await {
                 Ok(verified) => {
@@ -249,7 +256,7 @@ impl<W: World> RebuildOwner for Owner<W> {
         let (pool, done) = (&self.pool, progress.done * self.pool.groups[self.group].stripe_bytes());
         self.work.advance(pool.shard.world.now(), done);
         pool.groups[self.group].work.set(Some(self.work));
-        if !pool.care.keep_pace(&mut self.gait, done, self.work.total_bytes(), Maintenance::is_resumed).await {
+        if !pool.maintenance.keep_pace(&mut self.gait, done, self.work.total_bytes(), Maintenance::is_resumed).await {
             let sentence = format!("rebuild of disk {} of pool {} will miss its deadline", self.disk, pool.name);
             pool.raise(event::REBUILD_LATE, sentence);
         }

@@ -51,9 +51,9 @@ fn code_of(error: &PoolError) -> Code {
         PoolError::GroupUnknown(_) => code::INTERNAL,
         PoolError::HasVolumes(_) => code::POOL_IN_USE,
         PoolError::SnapshotLocked { .. } => code::SNAPSHOT_LOCKED,
-        PoolError::SnapshotCloned { .. } | PoolError::CloneGoing(_) => code::SNAPSHOT_IN_USE,
+        PoolError::SnapshotCloned { .. } | PoolError::CloneDeleting(_) => code::SNAPSHOT_IN_USE,
         PoolError::HasSnapshots(_) => code::VOLUME_HAS_SNAPSHOTS,
-        PoolError::Regrouping => code::POOL_BUSY,
+        PoolError::MembershipChanging => code::POOL_BUSY,
         PoolError::NotReached(_) => code::DISK_UNREADABLE,
         PoolError::LogKnown => code::LOG_KNOWN,
         PoolError::LogUnknown => code::LOG_UNKNOWN,
@@ -70,7 +70,7 @@ fn code_of_refused(refused: &PoolRefusal) -> Code {
         PoolRefusal::Unfinished(_) | PoolRefusal::Destroyed(_) => code::POOL_UNKNOWN,
         PoolRefusal::Owned { .. } => code::POOL_OWNED,
         PoolRefusal::NotReleased { .. } => code::POOL_NOT_RELEASED,
-        PoolRefusal::Twins(_) => code::DISK_IN_USE,
+        PoolRefusal::DuplicateDisk(_) => code::DISK_IN_USE,
         PoolRefusal::Split { .. } => code::POOL_SPLIT,
     }
 }

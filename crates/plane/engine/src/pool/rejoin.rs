@@ -44,13 +44,13 @@ impl<W: World> MemberSlot<'_, W> {
         let Self { group, member, .. } = *self;
         let id = self.id();
         // The disk must be behind the fence before anything is written to it.
-        self.pool.guarding.cover(disk);
+        self.pool.ownership_guard.cover(disk);
         self.pool.pool.members().rejoin(uuid(id), disk.clone()).await?;
         // The label says how much of the disk the array may use.
         let room = open::room(&volume::probe(disk).await);
         let take = |slot: &mut Slot<W>| {
             (slot.disk, slot.room) = (Some(disk.clone()), room);
-            slot.answering.renew();
+            slot.responsiveness.renew();
         };
         take(&mut self.pool.groups[group].slots.borrow_mut()[usize::from(member)]);
         if self.fill(disk).await {

@@ -129,7 +129,7 @@ impl<W: World> LogReplay<'_, W> {
             }
         }
         assert!(total.0 as usize <= names.len(), "a volume gets once what the log holds for it");
-        self.tell(total.0, &total.1);
+        self.report_replayed(total.0, &total.1);
         self.go_on(recovery, record.id, &names, held, damaged).await
     }
 
@@ -144,7 +144,7 @@ impl<W: World> LogReplay<'_, W> {
     ) -> Result<WriteLog, Lost> {
         // The record must be durable before the log is reused: otherwise a second replay could write old data.
         let whole = names.iter().filter(|id| !held.contains_key(id) && !damaged.contains_key(id));
-        let leave = async |id: &Uuid| (*id, self.pool.pool.write_log().leave(*id).await);
+        let leave = async |id: &Uuid| (*id, self.pool.pool.write_log().remove_volume(*id).await);
         for (id, left) in join_all(whole.map(leave)).await {
             if let Err(error) = left {
                 held.insert(id, format!("the end of its log replay cannot be recorded: {error}"));
@@ -165,7 +165,7 @@ impl<W: World> LogReplay<'_, W> {
         Err(Lost { why, held })
     }
 
-    fn tell(&self, volumes: u32, replayed: &Replayed) {
+    fn report_replayed(&self, volumes: u32, replayed: &Replayed) {
         if replayed.records == 0 {
             return;
         }

@@ -1,8 +1,8 @@
 //! Reports of the pools of a shard.
 
-use super::copying;
 use super::grow::Growth;
 use super::losses::LostList;
+use super::member_copy;
 use super::work::{Work, WorkKind};
 use super::{GroupState, OpenPool, Slot};
 use crate::array;
@@ -82,14 +82,14 @@ impl<W: World> OpenPool<W> {
             groups,
             log,
             spares: Vec::new(),
-            policy: PoolPolicy { repair: self.care.repair_policy(), ..PoolPolicy::default() },
+            policy: PoolPolicy { repair: self.maintenance.repair_policy(), ..PoolPolicy::default() },
             weak_enclosures: Vec::new(),
             next_scrub: None,
             lost: LostList(self).report(),
             fenced: self.loss(),
             read_only: self.read_only.get().cloned(),
             imported_read_only: false,
-            scrub: self.care.scrub.report(self.shard.world.now()),
+            scrub: self.maintenance.scrub.report(self.shard.world.now()),
             waiting: None,
         }
     }
@@ -125,20 +125,22 @@ impl<W: World> OpenPool<W> {
                 _ if joining == Some(at) => MemberState::Joining,
                 Some(InArray::InService) => MemberState::InSync,
                 Some(InArray::Rebuilding { .. }) => MemberState::Rebuilding,
-                Some(InArray::Failed | InArray::Missing) if slot.answering.is_behind() => MemberState::Behind,
+                Some(InArray::Failed | InArray::Missing) if slot.responsiveness.is_behind() => {
+                    MemberState::NotResponding
+                }
                 Some(InArray::Failed) => MemberState::Failed,
                 // A disk without a name was never found; one with a name was there and has failed.
                 Some(InArray::Missing) | None if slot.name.is_some() => MemberState::Failed,
                 Some(InArray::Missing) | None => MemberState::Missing,
             },
             errors: status.members.get(at).map_or(0, |member| member.errors),
-            wrong_blocks: self.findings.wrong_blocks(slot.id),
-            stands_for: slot.stands_for.clone(),
-            errors_of_day: slot.erring.of_day(),
-            fitness: slot.erring.judge(self.shard.world.now(), &self.care.repair_policy().errors),
-            copy: copying::report(self, number_of_group, number),
+            checksum_errors: self.findings.wrong_blocks(slot.id),
+            replaces: slot.stands_for.clone(),
+            errors_24h: slot.errors.of_day(),
+            health: slot.errors.judge(self.shard.world.now(), &self.maintenance.repair_policy().errors),
+            copy: member_copy::report(self, number_of_group, number),
             next_spare: None,
-            latency: slot.disk.as_ref().map(|disk| slot.answering.report(disk)),
+            latency: slot.disk.as_ref().map(|disk| slot.responsiveness.report(disk)),
         });
         let members: Vec<MemberReport> = members.collect();
         let has = |state: MemberState| members.iter().any(|member| member.state == state);
@@ -177,7 +179,7 @@ impl<W: World> OpenPool<W> {
     }
 
     /// Subscribes to failed commits: a disk that missed a commit of the catalog is failed in its array, too.
-    pub(super) fn hear_of_failures(self: &Rc<Self>) {
+    pub(super) fn subscribe_to_failures(self: &Rc<Self>) {
         let weak: Weak<Self> = Rc::downgrade(self);
         self.pool.members().on_failed(move |disk| {
             let Some(pool) = weak.upgrade() else { return };

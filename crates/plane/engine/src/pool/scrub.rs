@@ -37,7 +37,7 @@ pub(crate) async fn start_scrub<W: World>(
     repairs: bool,
 ) -> Result<PoolReport, Refusal> {
     let pool = find(&shard, &pool)?;
-    if pool.care.scrub.runs.get() {
+    if pool.maintenance.scrub.runs.get() {
         let message = format!("a scrub of pool {} is already running", pool.name);
         let hint =
             format!("see blockyard pool scrub status {0}, or stop it with blockyard pool scrub stop {0}", pool.name);
@@ -54,7 +54,7 @@ pub(crate) async fn start_scrub<W: World>(
 /// Resumes the scrub that was interrupted by the closing of the pool or a crash, and loads the report of the last one.
 pub(super) fn resume_scrub<W: World>(pool: &Rc<OpenPool<W>>) {
     let Some(record) = pool.pool.scrub() else { return };
-    let scrub = &pool.care.scrub;
+    let scrub = &pool.maintenance.scrub;
     assert!(!scrub.runs.get(), "a pool that was just opened is not scrubbed yet");
     *scrub.report.borrow_mut() = Some(report_of(&record));
     // The record of a finished scrub serves for its report only.
@@ -79,14 +79,14 @@ pub(super) fn resume_scrub<W: World>(pool: &Rc<OpenPool<W>>) {
 /// *Errors*: `SCRUB_UNKNOWN` if none runs.
 pub(crate) async fn stop_scrub<W: World>(shard: Rc<ShardContext<W>>, pool: Name) -> Result<PoolReport, Refusal> {
     let pool = find(&shard, &pool)?;
-    if !pool.care.scrub.runs.get() {
+    if !pool.maintenance.scrub.runs.get() {
         let message = format!("no scrub of pool {} is running", pool.name);
         let hint = format!("start one with blockyard pool scrub start {}", pool.name);
         return Err(Refusal::new(code::SCRUB_UNKNOWN, message, hint));
     }
-    pool.care.scrub.stop.set(true);
+    pool.maintenance.scrub.stop.set(true);
     // Wakes a scrub that waits for its window or its pace.
-    pool.care.tell_of_change();
+    pool.maintenance.tell_of_change();
     Ok(pool.report())
 }
 
@@ -97,8 +97,8 @@ pub(crate) async fn hold_scrub<W: World>(
     held: bool,
 ) -> Result<PoolReport, Refusal> {
     let pool = find(&shard, &pool)?;
-    pool.care.scrub.held.set(held);
-    pool.care.tell_of_change();
+    pool.maintenance.scrub.held.set(held);
+    pool.maintenance.tell_of_change();
     Ok(pool.report())
 }
 
@@ -142,7 +142,7 @@ impl<W: World> OpenPool<W> {
 /// Starts a scrub. It survives a restart only after it has checked the metadata of the members: an earlier commit of
 /// the catalog would overwrite damaged metadata without a report.
 fn begin<W: World>(pool: &Rc<OpenPool<W>>, repairs: bool) {
-    let scrub = &pool.care.scrub;
+    let scrub = &pool.maintenance.scrub;
     assert!(!scrub.runs.replace(true), "one scrub of a pool runs at a time");
     scrub.stop.set(false);
     scrub.at.set(ScrubPosition::default());
@@ -157,7 +157,7 @@ fn begin<W: World>(pool: &Rc<OpenPool<W>>, repairs: bool) {
         checked: Size::ZERO,
         mismatches: 0,
         unreadable: 0,
-        healed: 0,
+        repaired: 0,
     });
     pool.raise(event::SCRUB_BEGAN, format!("scrub of pool {} started", pool.name));
     drive(pool, Walk::new(pool.clone(), repairs));
@@ -165,12 +165,12 @@ fn begin<W: World>(pool: &Rc<OpenPool<W>>, repairs: bool) {
 
 /// Runs the scrub in the background.
 fn drive<W: World>(pool: &Rc<OpenPool<W>>, mut walk: Walk<W>) {
-    pool.care.scrub.work.set(Some(walk.work()));
+    pool.maintenance.scrub.work.set(Some(walk.work()));
     let pool = pool.clone();
     pool.shard.world.clone().spawn(async move {
         let ended = {
             let scrubbed = pin!(walk.run());
-            let halted = pin!(pool.halt.pulled());
+            let halted = pin!(pool.halt.raised());
             match select(scrubbed, halted).await {
                 Either::Left((state, _)) => Some(state),
                 Either::Right(_) => None,
@@ -186,7 +186,7 @@ fn drive<W: World>(pool: &Rc<OpenPool<W>>, mut walk: Walk<W>) {
 
 /// Records the state of the scrub in the catalog.
 pub(super) async fn keep<W: World>(pool: &OpenPool<W>) -> Result<(), PoolError> {
-    let scrub = &pool.care.scrub;
+    let scrub = &pool.maintenance.scrub;
     let record = scrub.report.borrow().as_ref().map(|report| record_of(report, scrub.at.get()));
     match record {
         Some(record) => pool.pool.store_scrub(record).await,
@@ -199,8 +199,8 @@ async fn interrupt<W: World>(pool: &OpenPool<W>) {
     if let Err(error) = keep(pool).await {
         tracing::warn!(pool = %pool.name, %error, "the progress of the scrub could not be saved");
     }
-    pool.care.scrub.work.set(None);
-    assert!(pool.care.scrub.runs.replace(false), "a scrub is interrupted while it runs");
+    pool.maintenance.scrub.work.set(None);
+    assert!(pool.maintenance.scrub.runs.replace(false), "a scrub is interrupted while it runs");
 }
 
 fn record_of(report: &ScrubReport, at: ScrubPosition) -> ScrubRecord {
@@ -218,7 +218,7 @@ fn record_of(report: &ScrubReport, at: ScrubPosition) -> ScrubRecord {
         checked_bytes: report.checked.bytes(),
         mismatches: report.mismatches,
         unreadable: report.unreadable,
-        healed: report.healed,
+        healed: report.repaired,
     }
 }
 
@@ -237,15 +237,15 @@ fn report_of(record: &ScrubRecord) -> ScrubReport {
         checked: Size::new(record.checked_bytes),
         mismatches: record.mismatches,
         unreadable: record.unreadable,
-        healed: record.healed,
+        repaired: record.healed,
     }
 }
 
 /// Ends the scrub and reports its result.
 async fn end<W: World>(pool: &OpenPool<W>, state: ScrubState) {
     let now = Timestamp::from_unix(pool.shard.world.unix_seconds());
-    pool.care.scrub.note(|report| (report.state, report.ended) = (state, Some(now)));
-    let scrub = &pool.care.scrub;
+    pool.maintenance.scrub.note(|report| (report.state, report.ended) = (state, Some(now)));
+    let scrub = &pool.maintenance.scrub;
     scrub.work.set(None);
     if let Err(error) = keep(pool).await {
         tracing::warn!(pool = %pool.name, %error, "the end of the scrub could not be recorded");
@@ -256,7 +256,7 @@ async fn end<W: World>(pool: &OpenPool<W>, state: ScrubState) {
     let Some(report) = scrub.report.borrow().clone() else { return };
     let (name, checked, seconds) = (&pool.name, report.checked.iec(), report.seconds(now));
     let read = format!("scrub of pool {name}: {checked} checked in {seconds} s");
-    let ScrubReport { mismatches, unreadable, healed, .. } = report;
+    let ScrubReport { mismatches, unreadable, repaired: healed, .. } = report;
     let (code, sentence) = match state {
         ScrubState::Done if mismatches + unreadable > 0 => {
             let hint = "blockyard pool scrub start POOL --repair rewrites the parity from the data";

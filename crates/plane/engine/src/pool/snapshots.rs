@@ -4,7 +4,7 @@ use super::refusals::refusal;
 use super::volumes::{provisioning, uuid_of};
 use super::{OpenPool, find};
 use crate::shard_context::ShardContext;
-use crate::unit::{Spared, Unit};
+use crate::unit::{SanitizeGuard, Unit};
 use model::{
     Backend, Name, Provision, Refusal, Size, SnapshotId, SnapshotLock, SnapshotName, SnapshotReport, SnapshotState,
     Timestamp, VolumeId, VolumeName, VolumeReport, WritePolicy, code,
@@ -51,8 +51,8 @@ pub(crate) async fn delete_snapshot<W: World>(shard: Rc<ShardContext<W>>, name: 
     let deleted = pool.pool.delete_snapshot(id, shard.world.unix_seconds()).await;
     deleted.map_err(|error| refusal(&error, &pool))?;
     // Kept for the report until its space is free.
-    pool.care.space.deleted.borrow_mut().entry(volume).or_default().push(report);
-    pool.begin_tending();
+    pool.maintenance.space.deleted.borrow_mut().entry(volume).or_default().push(report);
+    pool.start_map_work();
     Ok(())
 }
 
@@ -109,7 +109,7 @@ pub(crate) async fn clone_snapshot<W: World>(
         encrypted: made.is_encrypted(),
     };
     // A clone may leave maintenance of the family's map to do.
-    pool.begin_tending();
+    pool.start_map_work();
     let volume = pool.mapped(made, new.provision == Provision::Thick);
     Ok(pool.show(new.id, new.name, backend, volume))
 }
@@ -138,7 +138,7 @@ pub(crate) async fn roll_back<W: World>(
     let rolling = unit.replace_content(pool.pool.roll_back(id));
     let back = pool.while_written_through([&name.volume], rolling).await?;
     back.map_err(|error| refusal(&error, &pool))?;
-    pool.begin_tending();
+    pool.start_map_work();
     Ok(pool.report_of(&unit))
 }
 
@@ -153,9 +153,9 @@ fn pool_of<W: World>(shard: &ShardContext<W>, name: &SnapshotName) -> Result<Rc<
 
 fn lock_of(lock: SnapshotLock) -> Lock {
     match lock {
-        SnapshotLock::Open => Lock::Open,
+        SnapshotLock::Unlocked => Lock::Open,
         SnapshotLock::Until(time) => Lock::Until(time.unix()),
-        SnapshotLock::ForEver => Lock::ForEver,
+        SnapshotLock::Permanent => Lock::Permanent,
     }
 }
 
@@ -198,7 +198,7 @@ impl<W: World> OpenPool<W> {
     /// Snapshot with this name, and its volume.
     pub(super) fn snapshot(&self, name: &SnapshotName) -> Result<(Uuid, SnapshotReport), Refusal> {
         let volume = self.mapped_id(&name.volume)?;
-        let found = self.snapshots().into_iter().find(|one| one.name == *name && one.state == SnapshotState::Whole);
+        let found = self.snapshots().into_iter().find(|one| one.name == *name && one.state == SnapshotState::Available);
         found.map(|report| (volume, report)).ok_or_else(|| {
             let hint = "`blockyard snapshot list` shows the snapshots";
             Refusal::new(code::SNAPSHOT_UNKNOWN, format!("snapshot {name} does not exist"), hint)
@@ -214,9 +214,9 @@ impl<W: World> OpenPool<W> {
             Some(volume.snapshots.iter().filter_map(|one| report(&own, one)).collect::<Vec<_>>())
         };
         let mut all: Vec<SnapshotReport> = volumes().filter_map(of_volume).flatten().collect();
-        let cleanings = self.pool.cleanings();
+        let cleanings = self.pool.gc_progress();
         // Entries whose space is free by now are dropped here.
-        self.care.space.deleted.borrow_mut().retain(|volume, deleted| {
+        self.maintenance.space.deleted.borrow_mut().retain(|volume, deleted| {
             let cleaning = cleanings.iter().find(|cleaning| cleaning.volume == *volume);
             if let Some(cleaning) = cleaning {
                 let percent = (cleaning.done * 100).checked_div(cleaning.total).unwrap_or(100);
@@ -233,7 +233,7 @@ impl<W: World> OpenPool<W> {
 struct WrittenThrough<W: World> {
     /// Volumes with another write policy, to be restored.
     late: Vec<Rc<Unit<W>>>,
-    _spared: Vec<Spared<W>>,
+    _spared: Vec<SanitizeGuard<W>>,
 }
 
 impl<W: World> WrittenThrough<W> {
@@ -243,7 +243,7 @@ impl<W: World> WrittenThrough<W> {
     async fn begin<'a>(pool: &OpenPool<W>, names: impl IntoIterator<Item = &'a VolumeName>) -> Result<Self, Refusal> {
         let spare = |name: &VolumeName| {
             let unit = pool.unit(pool.volume_id(name)?, name)?;
-            let spared = Spared::of(unit.clone()).ok_or_else(|| {
+            let spared = SanitizeGuard::of(unit.clone()).ok_or_else(|| {
                 let message = format!("volume {name} is being sanitized by a host");
                 Refusal::new(code::VOLUME_SANITIZED, message, "wait until it has finished: see blockyard event list")
             })?;
@@ -284,15 +284,15 @@ fn report(volume: &VolumeName, status: &SnapshotStatus) -> Option<SnapshotReport
     Some(SnapshotReport {
         name: SnapshotName::of(volume.clone(), status.name.parse().ok()?),
         id: id(status.id),
-        state: SnapshotState::Whole,
+        state: SnapshotState::Available,
         created: Timestamp::from_unix(status.created_at),
         size: Size::new(status.size_bytes),
         mapped: Size::new(status.mapped_bytes),
-        frees: Size::new(status.frees_bytes_min.unwrap_or(0)),
+        reclaimable: Size::new(status.frees_bytes_min.unwrap_or(0)),
         lock: match status.lock {
-            Lock::Open => SnapshotLock::Open,
+            Lock::Open => SnapshotLock::Unlocked,
             Lock::Until(time) => SnapshotLock::Until(Timestamp::from_unix(time)),
-            Lock::ForEver => SnapshotLock::ForEver,
+            Lock::Permanent => SnapshotLock::Permanent,
         },
         cloned: status.is_cloned,
         set: (!status.set.is_nil()).then(|| id(status.set)),

@@ -1,6 +1,6 @@
 //! Space of a pool: thresholds and their notifications, and the space that each volume takes.
 
-use super::tending::MapWork;
+use super::map_work::MapWork;
 use super::{OpenPool, find};
 use crate::shard_context::ShardContext;
 use crate::unit::Unit;
@@ -33,7 +33,7 @@ pub(crate) async fn set_space<W: World>(
     policy: SpacePolicy,
 ) -> Result<PoolReport, Refusal> {
     let pool = find(&shard, &pool)?;
-    pool.care.space.policy.set(policy);
+    pool.maintenance.space.policy.set(policy);
     pool.watch_space();
     Ok(pool.report())
 }
@@ -42,7 +42,7 @@ impl<W: World> OpenPool<W> {
     /// Notifies operators and hosts of crossed thresholds, now and from now on. Called again after a change of the
     /// thresholds.
     pub(super) fn watch_space(self: &Rc<Self>) {
-        let policy = self.care.space.policy.get();
+        let policy = self.maintenance.space.policy.get();
         // The policy is in percent, `volume` counts per mille.
         let thresholds = Thresholds { soft: u16::from(policy.soft) * 10, hard: u16::from(policy.hard) * 10 };
         let weak: Weak<Self> = Rc::downgrade(self);
@@ -72,13 +72,13 @@ impl<W: World> OpenPool<W> {
             }
             SpaceEvent::Relieved { used_bytes, bytes } => {
                 // The next refusal is reported again.
-                self.care.space.refused.set(false);
+                self.maintenance.space.refused.set(false);
                 let sentence = format!("pool {name} has free space again: {}", of(used_bytes, bytes));
                 self.shard.raise(event::POOL_RELIEVED, Subject::pool(name), sentence);
             }
             SpaceEvent::Exhausted { volume } => {
                 // Reported once until space is available again, not for each refused write.
-                if !self.care.space.refused.replace(true) {
+                if !self.maintenance.space.refused.replace(true) {
                     let id = VolumeId::from_bytes(volume.into_bytes());
                     let what = self.shard.unit(id).map_or_else(|| id.to_string(), |unit| unit.name.to_string());
                     let sentence = format!("a write to volume {what} was refused: pool {name} has no space left");
@@ -95,17 +95,17 @@ impl<W: World> OpenPool<W> {
 
     /// Space state of the pool, as far as thin volumes depend on it.
     pub(super) fn space_state(&self, space: PoolSpace) -> SpaceState {
-        let SpacePolicy { soft, hard } = self.care.space.policy.get();
+        let SpacePolicy { soft, hard } = self.maintenance.space.policy.get();
         assert!(space.free_bytes <= space.bytes, "what is free is a part of the pool");
         let used = u128::from(space.bytes - space.free_bytes) * 100;
         let is_above = |percent: u8| percent > 0 && used >= u128::from(space.bytes) * u128::from(percent);
         // Without thin volumes all space is reserved, and a full pool is no problem.
-        if !space.is_taken_later {
+        if !space.allocates_on_write {
             return SpaceState::Enough;
         }
         match (is_above(soft), is_above(hard)) {
             // Full only while a write was refused and space is still short.
-            (_, at_end) if self.care.space.refused.get() && (at_end || hard == 0) => SpaceState::Full,
+            (_, at_end) if self.maintenance.space.refused.get() && (at_end || hard == 0) => SpaceState::Full,
             (_, true) => SpaceState::NearlyFull,
             (true, false) => SpaceState::Low,
             (false, false) => SpaceState::Enough,
@@ -122,7 +122,7 @@ impl<W: World> OpenPool<W> {
         let status = self.pool.status();
         // Clean-ups that still free space, by volume.
         let cleanings: BTreeMap<Uuid, Progress> =
-            self.pool.cleanings().into_iter().map(|one| (one.volume, progress(one))).collect();
+            self.pool.gc_progress().into_iter().map(|one| (one.volume, progress(one))).collect();
         let known: BTreeMap<VolumeId, (&FamilyStatus, &ThinStatus)> = status
             .families
             .iter()
@@ -155,10 +155,10 @@ impl<W: World> OpenPool<W> {
 
 /// Number of snapshots named by operators, without those that were taken for copies.
 fn named_snapshots(volume: &ThinStatus) -> usize {
-    volume.snapshots.iter().filter(|snapshot| !super::copy::is_for_copy(&snapshot.name)).count()
+    volume.snapshots.iter().filter(|snapshot| !super::volume_copy::is_for_copy(&snapshot.name)).count()
 }
 
-fn progress(cleaning: volume::Cleaning) -> Progress {
+fn progress(cleaning: volume::GcProgress) -> Progress {
     // In granules instead of bytes; only the ratio is used.
     Progress { done_bytes: cleaning.done, total_bytes: cleaning.total, bytes_per_second: 0, seconds_left: None }
 }

@@ -1,11 +1,11 @@
 //! Volumes of a pool and their units: create, open, resize, set policies, delete.
 
+use super::blocked_volumes::CatalogVolume;
 use super::device::{Kind, Mapped};
-use super::held::CatalogVolume;
 use super::keys::new_key;
 use super::refusals::refusal;
 use super::replay::LogReplay;
-use super::{OpenPool, PoolVolume, copy, find};
+use super::{OpenPool, PoolVolume, find, volume_copy};
 use crate::array::{Disk, Group};
 use crate::shard_context::{ShardContext, Withdrawn};
 use crate::unit::{HostState, Parts, Store, Unit, cache_id, policy_of};
@@ -56,7 +56,7 @@ pub(crate) async fn create_volume<W: World>(
                 created_at: shard.world.unix_seconds(),
             };
             let made = pool.pool.create_thin_volume(plan).await.map_err(|error| refusal(&error, &pool))?;
-            pool.begin_tending();
+            pool.start_map_work();
             pool.mapped(made, *provision == Provision::Thick)
         }
         Backend::File { .. } | Backend::Ram | Backend::Null => {
@@ -110,10 +110,10 @@ pub(crate) async fn delete_volume<W: World>(shard: Rc<ShardContext<W>>, name: Vo
         _ => {}
     }
     if deleted.is_ok() {
-        pool.held.forget(id);
+        pool.blocked.forget(id);
         pool.leave_log(id).await;
     }
-    pool.care.space.chores.leave();
+    pool.maintenance.space.chores.leave();
     deleted.map_err(|error| refusal(&error, &pool))
 }
 
@@ -188,15 +188,15 @@ pub(super) async fn open_all<W: World>(
     let found = pool.open_volumes(|_| true).await?;
     // Before any volume is served: its latest acknowledged writes may be in the log.
     LogReplay { pool, volumes: &found }.run(log_refused).await;
-    let serving = found.into_iter().filter(|found| !pool.held.holds(found.id));
+    let serving = found.into_iter().filter(|found| !pool.blocked.holds(found.id));
     let mut reports: Vec<VolumeReport> = serving.filter_map(|found| pool.show_found(found)).collect();
     pool.watch_space();
     // Not even the maps of a read-only pool may be changed.
     if !pool.pool.status().families.is_empty() && !pool.is_read_only() {
-        pool.begin_tending();
+        pool.start_map_work();
     }
     pool.describe_space(&mut reports);
-    reports.extend(pool.held_reports());
+    reports.extend(pool.blocked_reports());
     Ok(reports)
 }
 
@@ -252,12 +252,12 @@ impl<W: World> OpenPool<W> {
 
     /// Creates the device of a mapped volume, whose writes cause maintenance of its maps.
     pub(super) fn mapped(&self, device: Rc<ThinVolume<Disk<W>, Group<W>>>, thick: bool) -> PoolVolume<W> {
-        PoolVolume::of(self, Kind::Mapped(Mapped { device, thick, chores: self.care.space.chores.clone() }))
+        PoolVolume::of(self, Kind::Mapped(Mapped { device, thick, chores: self.maintenance.space.chores.clone() }))
     }
 
     /// Unit of a volume; the refusal says why it does not serve.
     pub(super) fn unit(&self, id: Uuid, name: &VolumeName) -> Result<Rc<Unit<W>>, Refusal> {
-        self.shard.unit(VolumeId::from_bytes(id.into_bytes())).ok_or_else(|| self.held.refusal(id, name))
+        self.shard.unit(VolumeId::from_bytes(id.into_bytes())).ok_or_else(|| self.blocked.refusal(id, name))
     }
 
     /// Report of a volume with its space.
@@ -276,7 +276,7 @@ impl<W: World> OpenPool<W> {
             return Ok(());
         }
         // Such a snapshot goes with the copy; an operator cannot delete it.
-        if snapshots.iter().any(|snapshot| copy::is_for_copy(&snapshot.name)) {
+        if snapshots.iter().any(|snapshot| volume_copy::is_for_copy(&snapshot.name)) {
             let message = format!("volume {name} is being copied");
             let hint = "wait until it has finished, or cancel it with blockyard volume cancel-copy";
             return Err(Refusal::new(code::VOLUME_COPYING, message, hint));
@@ -326,7 +326,7 @@ impl<W: World> OpenPool<W> {
         let cache_shard = CacheShard { log: self.log.running(), ..self.shard.cache.clone() };
         let policed = CachedVolume::new(&cache_shard, cache_id(id), volume, &policy);
         let store = Store::in_pool(policed, block_bytes);
-        let (read_only, meter) = (self.is_read_only(), self.care.meter.clone());
+        let (read_only, meter) = (self.is_read_only(), self.maintenance.meter.clone());
         let host_state = HostState::in_pool(self.pool.clone(), kept);
         let unit = Rc::new(Unit::new(Parts { id, name, backend, store, read_only, meter, host_state }));
         self.shard.serve(unit.clone());

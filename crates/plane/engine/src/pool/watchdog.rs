@@ -7,8 +7,8 @@
 //! `docs/adr/0024-disks-that-do-not-answer.md`.
 
 use super::OpenPool;
-use super::behind::UnresponsiveMembers;
-use super::erring::Done;
+use super::member_errors::ErrorCounters;
+use super::unresponsive::UnresponsiveMember;
 use crate::array::{self, Disk, interruptible};
 use crate::remote::MemberDisk;
 use crate::shard_context::ShardContext;
@@ -16,7 +16,7 @@ use block::{BlockDevice, Extent};
 use model::{Subject, SubjectKind, event};
 use raid::deadlines::{Deadlines, Decision, judge};
 use raid::{MemberState, Status};
-use shard::{CLOCK_STEP, Silence, World};
+use shard::{CLOCK_STEP, ResponseAge, World};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ impl SilenceGuard {
         shard.world.spawn(async move {
             while living.strong_count() > 0 {
                 for disk in disks.iter().filter_map(Weak::upgrade) {
-                    if interruptible(&disk).silence().progress >= MEMBER_DEADLINE {
+                    if interruptible(&disk).response_age().progress >= MEMBER_DEADLINE {
                         interruptible(&disk).interrupt();
                     }
                 }
@@ -80,13 +80,13 @@ impl<W: World> Members<'_, W> {
         let status = state.array.status();
         let disks: Vec<_> = state.slots.borrow().iter().map(|slot| slot.disk.clone()).collect();
         // All silences are taken first: the verdict on a member depends on the others.
-        let silences: Vec<Option<Silence>> =
+        let silences: Vec<Option<ResponseAge>> =
             disks.iter().enumerate().map(|(at, disk)| silence_of(&status, at, disk.as_ref())).collect();
         assert_eq!(silences.len(), disks.len(), "each place has a silence");
         for (member, disk) in (0..).zip(&disks) {
             let at = usize::from(member);
             let (Some(disk), Some(silence)) = (disk, silences[at]) else { continue };
-            let answering = state.slots.borrow()[at].answering.clone();
+            let answering = state.slots.borrow()[at].responsiveness.clone();
             let spare = state.array.redundancy_without(member);
             let deadlines = self.deadlines(disk, answering.p999());
             // A slow member is read only where the others cannot answer.
@@ -96,12 +96,12 @@ impl<W: World> Members<'_, W> {
             let is_filled = matches!(status.members[at].state, MemberState::Rebuilding { .. });
             // A rebuild loads its member to the limit, so only one that makes no progress at all is given up.
             let (silence, deadlines) = match is_filled {
-                true => (Silence { progress: silence.progress, ..Silence::default() }, deadlines.for_rebuild()),
+                true => (ResponseAge { progress: silence.progress, ..ResponseAge::default() }, deadlines.for_rebuild()),
                 false => (silence, deadlines),
             };
             // If all members are silent the cause is common, and giving one up would not help.
             let others = silences.iter().enumerate().filter(|(other, _)| *other != at);
-            let others: Vec<Silence> = others.filter_map(|(_, silence)| *silence).collect();
+            let others: Vec<ResponseAge> = others.filter_map(|(_, silence)| *silence).collect();
             if judge(silence, &others, spare, &deadlines) == Decision::Fail && !self.pool.is_read_only() {
                 self.give_up(member, disk, silence);
             }
@@ -109,7 +109,7 @@ impl<W: World> Members<'_, W> {
     }
 
     fn deadlines(&self, disk: &Disk<W>, p999: Duration) -> Deadlines {
-        let set = self.pool.care.repair_policy().deadline.map(|span| Duration::from_millis(span.millis()));
+        let set = self.pool.maintenance.repair_policy().deadline.map(|span| Duration::from_millis(span.millis()));
         // A remote disk may change paths before it answers, which its deadlines allow for.
         let deadlines = Deadlines::new(p999, set.unwrap_or(MEMBER_DEADLINE));
         match array::overlay(disk).device() {
@@ -123,8 +123,8 @@ impl<W: World> Members<'_, W> {
         let slots = self.pool.groups[self.group].slots.borrow().clone();
         for slot in &slots {
             let Some(disk) = &slot.disk else { continue };
-            slot.answering.learn(disk);
-            if slot.answering.is_slow() {
+            slot.responsiveness.learn(disk);
+            if slot.responsiveness.is_slow() {
                 // A slow member gets no reads of hosts; this probe shows when it has recovered.
                 let disk = disk.clone();
                 self.pool.spawn(async move { drop(disk.read(Extent::new(0, 1)).await) });
@@ -132,10 +132,10 @@ impl<W: World> Members<'_, W> {
         }
         for (at, slot) in slots.iter().enumerate() {
             let others = slots.iter().enumerate().filter(|(other, _)| *other != at);
-            let others: Vec<Duration> = others.filter_map(|(_, other)| other.answering.recent()).collect();
-            let Some(is_slow) = slot.answering.judge_speed(&others) else { continue };
+            let others: Vec<Duration> = others.filter_map(|(_, other)| other.responsiveness.recent()).collect();
+            let Some(is_slow) = slot.responsiveness.judge_speed(&others) else { continue };
             let (disk, pool) = (slot.called(), &self.pool.name);
-            let own = slot.answering.recent().unwrap_or_default().as_millis();
+            let own = slot.responsiveness.recent().unwrap_or_default().as_millis();
             let (code, sentence) = match is_slow {
                 true => {
                     let text = "many times longer than the other members; reads use the other members";
@@ -151,18 +151,18 @@ impl<W: World> Members<'_, W> {
     fn learn_errors(&self) {
         let state = &self.pool.groups[self.group];
         let (status, now) = (state.array.status(), self.pool.shard.world.now());
-        let policy = self.pool.care.repair_policy().errors;
+        let policy = self.pool.maintenance.repair_policy().errors;
         let slots = state.slots.borrow().clone();
         for (slot, member) in slots.iter().zip(&status.members) {
             let wrong = self.pool.findings.wrong_blocks(slot.id);
-            let done = Done { reads: member.reads, errors: member.errors, wrong };
-            slot.erring.learn(now, done, slot.answering.is_slow());
+            let done = ErrorCounters { reads: member.reads, errors: member.errors, wrong };
+            slot.errors.learn(now, done, slot.responsiveness.is_slow());
             // One event for each time that the policy is exceeded.
-            if !slot.erring.is_news(slot.erring.judge(now, &policy)) {
+            if !slot.errors.is_news(slot.errors.judge(now, &policy)) {
                 continue;
             }
             let (disk, pool) = (slot.called(), &self.pool.name);
-            let (errors, percent) = (slot.erring.of_day(), slot.erring.percent());
+            let (errors, percent) = (slot.errors.of_day(), slot.errors.percent());
             let rate =
                 if percent > 0 { format!(", {percent} % of the reads of the last minute") } else { String::new() };
             let sentence = format!(
@@ -174,27 +174,27 @@ impl<W: World> Members<'_, W> {
     }
 
     /// Gives the member up: nothing waits for it any longer.
-    fn give_up(&self, member: u16, disk: &Disk<W>, silence: Silence) {
+    fn give_up(&self, member: u16, disk: &Disk<W>, silence: ResponseAge) {
         let state = &self.pool.groups[self.group];
         let slots = state.slots.borrow();
         let slot = &slots[usize::from(member)];
-        slot.answering.fall_behind();
+        slot.responsiveness.fall_behind();
         let (pool, group, disk_name) = (&self.pool.name, self.group, slot.called());
         tracing::warn!(%pool, group, disk = disk_name, ?silence, "a member does not respond and is dropped");
         state.array.fail_unresponsive(member);
         // A commit of the catalog that waits for the disk ends now; the record of this failure follows it.
         interruptible(disk).interrupt();
-        let behind = UnresponsiveMembers { group, member, id: slot.id };
+        let behind = UnresponsiveMember { group, member, id: slot.id };
         let world = self.pool.shard.world.clone();
         // Only weak references: the task may outlive the pool.
-        self.pool.spawn(behind.take_back(Rc::downgrade(self.pool), world, interruptible(disk).landings()));
+        self.pool.spawn(behind.take_back(Rc::downgrade(self.pool), world, interruptible(disk).in_flight()));
     }
 }
 
 /// Silence of the disk of a member that takes part in the group; `None` for any other.
-fn silence_of<W: World>(status: &Status, at: usize, disk: Option<&Disk<W>>) -> Option<Silence> {
+fn silence_of<W: World>(status: &Status, at: usize, disk: Option<&Disk<W>>) -> Option<ResponseAge> {
     match status.members.get(at)?.state {
         MemberState::Failed | MemberState::Missing => None,
-        MemberState::InService | MemberState::Rebuilding { .. } => Some(interruptible(disk?).silence()),
+        MemberState::InService | MemberState::Rebuilding { .. } => Some(interruptible(disk?).response_age()),
     }
 }

@@ -6,7 +6,7 @@
 use block::{
     BlockDevice, Blocks, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Run, Space, Stable, View, Written,
 };
-use model::UnitShape;
+use model::UnitAttributes;
 
 /// A device of a known shape that is not available.
 pub struct AbsentDevice {
@@ -17,7 +17,7 @@ pub struct AbsentDevice {
 
 impl AbsentDevice {
     /// Creates the device from the shape of its unit; `None` for a shape that no device has.
-    pub fn of(shape: &UnitShape) -> Option<Self> {
+    pub fn of(shape: &UnitAttributes) -> Option<Self> {
         // The shape comes from the stored state, so it is validated, not asserted.
         let is_block = matches!(shape.block_bytes, 512 | 4096);
         let bytes = Some(shape.size.bytes()).filter(|bytes| is_block && *bytes > 0);
@@ -29,14 +29,14 @@ impl AbsentDevice {
             optimal_bytes: shape.optimal_bytes,
             volatile_cache: true,
             discard_zeroes: shape.discard_zeroes,
-            prefers_fresh: false,
+            prefers_unlogged: false,
         };
         assert!(geometry.bytes() == shape.size.bytes(), "a device has all of its blocks");
         Some(Self { geometry, atomic_bytes: shape.atomic_bytes, granule_bytes: shape.granule_bytes })
     }
 
     fn away<T>(&self, extent: Extent) -> Result<T, IoError> {
-        Err(IoError::new(IoErrorKind::Away, extent))
+        Err(IoError::new(IoErrorKind::Unreachable, extent))
     }
 }
 

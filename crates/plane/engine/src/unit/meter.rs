@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// Operation of a command, and the time when it was complete.
 #[derive(Clone, Copy, Debug)]
-pub struct Clock {
+pub struct CommandStart {
     /// SCSI operation code.
     pub operation_code: u8,
     /// Time when the command was received in full.
@@ -38,7 +38,7 @@ pub struct Metered<'a, W: World> {
     world: &'a W,
     meter: &'a Meter,
     latencies: &'a Latencies,
-    clock: Clock,
+    clock: CommandStart,
 }
 
 impl Meter {
@@ -49,14 +49,19 @@ impl Meter {
     }
 
     /// Counts the start of a command. Its latency is recorded in `latencies` as well when it completes.
-    pub fn begin<'a, W: World>(&'a self, world: &'a W, latencies: &'a Latencies, clock: Clock) -> Metered<'a, W> {
+    pub fn begin<'a, W: World>(
+        &'a self,
+        world: &'a W,
+        latencies: &'a Latencies,
+        clock: CommandStart,
+    ) -> Metered<'a, W> {
         self.count_begun();
         Metered { world, meter: self, latencies, clock }
     }
 
     /// Counts a command that started and completed.
     #[inline]
-    pub fn pass(&self, latencies: &Latencies, clock: Clock, ended: Time) {
+    pub fn pass(&self, latencies: &Latencies, clock: CommandStart, ended: Time) {
         self.count_begun();
         self.count_ended(latencies, clock, ended);
     }
@@ -67,7 +72,7 @@ impl Meter {
     }
 
     #[inline]
-    fn count_ended(&self, latencies: &Latencies, clock: Clock, ended: Time) {
+    fn count_ended(&self, latencies: &Latencies, clock: CommandStart, ended: Time) {
         let us = ended.since_us(clock.began);
         latencies.record(clock.operation_code, us);
         assert!(self.ended.get() < self.begun.get(), "a command ends once, after it began");

@@ -60,11 +60,11 @@ impl<D: BlockDevice> Layer for D {
     }
 
     fn read_at_once(&self, extent: Extent) -> Option<Result<Rope, IoError>> {
-        BlockDevice::read_at_once(self, extent)
+        BlockDevice::try_read(self, extent)
     }
 
     fn write_at_once(&self, start: Lba, data: &[u8]) -> Option<Result<Written, IoError>> {
-        BlockDevice::write_at_once(self, start, data)
+        BlockDevice::try_write(self, start, data)
     }
 
     fn flush(&self, after: Written) -> Pending<'_, Stable> {
@@ -161,17 +161,17 @@ impl<D: BlockDevice + 'static> BlockDevice for Stack<D> {
         }
     }
 
-    fn read_at_once(&self, extent: Extent) -> Option<Result<Rope, IoError>> {
+    fn try_read(&self, extent: Extent) -> Option<Result<Rope, IoError>> {
         match self.top() {
             Some(top) => top.read_at_once(extent),
-            None => BlockDevice::read_at_once(&*self.device, extent),
+            None => BlockDevice::try_read(&*self.device, extent),
         }
     }
 
-    fn write_at_once(&self, start: Lba, data: &[u8]) -> Option<Result<Written, IoError>> {
+    fn try_write(&self, start: Lba, data: &[u8]) -> Option<Result<Written, IoError>> {
         match self.top() {
             Some(top) => top.write_at_once(start, data),
-            None => BlockDevice::write_at_once(&*self.device, start, data),
+            None => BlockDevice::try_write(&*self.device, start, data),
         }
     }
 
@@ -259,7 +259,7 @@ mod tests {
             write(&stack, 1 + number as u64, 2);
         }
         assert_eq!(counts.iter().map(|count| count.get()).collect::<Vec<_>>(), [2, 1]);
-        assert!(BlockDevice::write_at_once(&stack, Lba(3), &[0; 4096]).is_none(), "no write passes a layer by");
+        assert!(BlockDevice::try_write(&stack, Lba(3), &[0; 4096]).is_none(), "no write passes a layer by");
         let read = BlockDevice::read(stack.device(), Extent::new(0, 3)).now_or_never().expect("memory answers at once");
         let bytes = read.expect("the blocks are there").into_view();
         assert_eq!([bytes[0], bytes[4096], bytes[8192]], [1, 2, 2], "all of it is in the device below");

@@ -8,7 +8,7 @@ use block::{BlockDevice, Blocks, Extent, Geometry, IoError, Lba, Rope, Run, Spac
 use cache::{CachedVolume, Stall};
 use shard::{GroupCommit, World};
 use std::rc::Rc;
-use volume::Sectors;
+use volume::Emulated512;
 
 /// Volume of a pool with its cache and limits.
 pub(super) type Policed<W> = CachedVolume<PoolVolume<W>, W>;
@@ -21,7 +21,7 @@ pub enum Store<W: World> {
     /// A volume of a pool with 4096-byte blocks.
     Volume(VolumeStack<W>),
     /// A volume of a pool with 512-byte blocks (512e).
-    Volume512(Sectors<VolumeStack<W>>),
+    Volume512(Emulated512<VolumeStack<W>>),
     /// File or block device, used as it is.
     File(GroupCommit<W::Disk>),
     /// Memory.
@@ -40,7 +40,7 @@ impl<W: World> Store<W> {
         match block_bytes {
             volume::BLOCK_BYTES => Self::Volume(stack),
             // 512e: hosts address sectors, the volume below has blocks of 4096 bytes.
-            _ => Self::Volume512(Sectors::new(stack)),
+            _ => Self::Volume512(Emulated512::new(stack)),
         }
     }
 
@@ -66,12 +66,12 @@ impl<W: World> Store<W> {
     pub fn show_growth(&self, bytes: u64) {
         // The 512e translation keeps the size it shows; other stores read it from the device.
         if let Self::Volume512(sectors) = self {
-            sectors.show(Blocks(bytes / 512));
+            sectors.set_capacity(Blocks(bytes / 512));
         }
     }
 
     /// Reason why a command for `extent`, in blocks of the unit, waits above the device.
-    pub fn hold(&self, extent: Extent) -> Option<Stall> {
+    pub fn wait_reason(&self, extent: Extent) -> Option<Stall> {
         match self {
             Self::Volume(stack) => stack.device().stall(extent),
             // The cache counts in blocks of 4096 bytes.
@@ -131,12 +131,12 @@ impl<W: World> BlockDevice for Store<W> {
         each!(self, device => device.atomic_bytes_max())
     }
 
-    fn read_at_once(&self, extent: Extent) -> Option<Result<Rope, IoError>> {
-        each!(self, device => device.read_at_once(extent))
+    fn try_read(&self, extent: Extent) -> Option<Result<Rope, IoError>> {
+        each!(self, device => device.try_read(extent))
     }
 
-    fn write_at_once(&self, start: Lba, data: &[u8]) -> Option<Result<Written, IoError>> {
-        each!(self, device => device.write_at_once(start, data))
+    fn try_write(&self, start: Lba, data: &[u8]) -> Option<Result<Written, IoError>> {
+        each!(self, device => device.try_write(start, data))
     }
 
     async fn flush(&self, after: Written) -> Result<Stable, IoError> {

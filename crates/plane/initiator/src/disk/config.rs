@@ -11,11 +11,11 @@ use std::time::Duration;
 
 /// Purpose of opening a remote disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Use {
+pub enum OpenMode {
     /// Inspection: registers nothing, and does not exclude other writers.
-    Look,
+    Inspect,
     /// Reading and writing: every path registers a key, and other initiators cannot write.
-    Own {
+    ReadWrite {
         /// True to preempt registrations of other initiators; otherwise they are an error.
         force: bool,
     },
@@ -41,7 +41,7 @@ pub struct DiskConfig {
     /// Block size of the device in bytes: a multiple of the unit's own.
     pub block_bytes: u32,
     /// Purpose of opening.
-    pub usage: Use,
+    pub usage: OpenMode,
     /// No-path timeout: time that I/O waits without a usable path. After it the disk fails with `Gone`, permanently.
     pub no_path_limit: Duration,
     /// Silence after which a path is pinged, and limit for the answer. A path is lost after twice this time.
@@ -64,7 +64,7 @@ impl DiskConfig {
             digests: DigestOffer::Accepted,
             owner,
             block_bytes: 4096,
-            usage: Use::Own { force: false },
+            usage: OpenMode::ReadWrite { force: false },
             no_path_limit: Duration::from_secs(30),
             ping_interval: Duration::from_secs(5),
             events: Rc::new(|_| ()),

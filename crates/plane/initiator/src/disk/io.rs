@@ -4,8 +4,8 @@
 //! Called by [`super::RemoteDisk`]. It must never report a command that the target has not answered as done.
 
 use super::paths::Paths;
+use crate::outcome::{self, Attention, Outcome};
 use crate::session::SessionError;
-use crate::verdict::{self, Attention, Verdict};
 use block::IoErrorKind;
 use iscsi::initiator::{Command, Completion};
 use shard::{Time, World};
@@ -35,8 +35,8 @@ pub(super) async fn run<W: World>(
     loop {
         let (path, session) = paths.usable_until(writes, until).await.map_err(|()| IoErrorKind::Gone)?;
         let verdict = match session.execute(make()).await {
-            Ok(done) => match verdict::of(&done) {
-                Verdict::Done => {
+            Ok(done) => match outcome::of(&done) {
+                Outcome::Done => {
                     paths.count(path, bytes);
                     // Counted before the caller knows of it, so that a later flush covers it.
                     if writes {
@@ -55,39 +55,39 @@ pub(super) async fn run<W: World>(
                 }
                 continue;
             }
-            Err(SessionError::Aborted) => Verdict::Again(Attention::Other),
-            Err(SessionError::Rejected(_) | SessionError::TimeLimit(_)) => Verdict::Later,
+            Err(SessionError::Aborted) => Outcome::RetryNow(Attention::Other),
+            Err(SessionError::Rejected(_) | SessionError::TimeLimit(_)) => Outcome::RetryLater,
         };
         match verdict {
-            Verdict::Done => unreachable!("it was returned above"),
-            Verdict::Again(Attention::AccessChanged) => paths.refresh_access(path, &session).await,
+            Outcome::Done => unreachable!("it was returned above"),
+            Outcome::RetryNow(Attention::AccessChanged) => paths.refresh_access(path, &session).await,
             // The reset may have ended other commands without an answer: a new login gives each of them an end.
-            Verdict::Again(Attention::Restarted) => {
+            Outcome::RetryNow(Attention::Restarted) => {
                 paths.lose_cache();
                 paths.drop_session(path, &session, "the target was started or reset");
             }
-            Verdict::Again(Attention::Cleared) => {
+            Outcome::RetryNow(Attention::Cleared) => {
                 paths.drop_session(path, &session, "another initiator has cleared the commands under way");
             }
-            Verdict::Again(Attention::UnitChanged) => paths.look_again(path, &session, false).await,
-            Verdict::Again(Attention::Preempted) => paths.look_again(path, &session, true).await,
-            Verdict::NotMapped => {
+            Outcome::RetryNow(Attention::UnitChanged) => paths.revalidate(path, &session, false).await,
+            Outcome::RetryNow(Attention::Preempted) => paths.revalidate(path, &session, true).await,
+            Outcome::NotMapped => {
                 paths.drop_session(path, &session, "the LUN is not mapped to this initiator any more")
             }
-            Verdict::Again(Attention::Other) => {}
-            Verdict::Later => {
+            Outcome::RetryNow(Attention::Other) => {}
+            Outcome::RetryLater => {
                 // Exponential back-off: BUSY and TASK SET FULL are signs of overload.
                 paths.world.sleep(pause).await;
                 pause = (pause * 2).min(BUSY_PAUSE_MAX);
             }
-            Verdict::PathUnusable => paths.set_unusable(path),
-            Verdict::ReservationConflict => {
+            Outcome::PathUnusable => paths.set_unusable(path),
+            Outcome::ReservationConflict => {
                 paths.resolve_conflict(path, &session).await;
                 if paths.has_failed() {
                     return Err(IoErrorKind::Gone);
                 }
             }
-            Verdict::Failed(kind) => return Err(kind),
+            Outcome::Failed(kind) => return Err(kind),
         }
         give_up_at(paths, until)?;
     }

@@ -6,9 +6,9 @@
 
 mod logins;
 
-use super::config::{DiskConfig, DiskEvent, OpenError, PathReport, PathState, Use};
+use super::config::{DiskConfig, DiskEvent, OpenError, OpenMode, PathReport, PathState};
 use super::unit::{UnitFacts, access_of};
-use crate::fence::{Ended, Fence as _, FenceError, LostPath, UnitFence};
+use crate::fence::{Fence as _, FenceError, FenceMethod, LostPath, UnitFence};
 use crate::page::AccessState;
 use crate::session::Session;
 use futures_util::StreamExt as _;
@@ -53,7 +53,7 @@ pub(super) struct Paths<W: World> {
     is_closed: Cell<bool>,
     /// Registration of another initiator that was seen by an inspection.
     pub(super) foreign: Cell<Option<u64>>,
-    keepers: Cell<usize>,
+    path_tasks: Cell<usize>,
     /// Reason of the failure, once the disk has failed.
     failed: RefCell<Option<String>>,
     /// Number of acknowledged writes, and of those that a flush has covered.
@@ -74,7 +74,7 @@ struct Path<W: World> {
     /// Reason why this side dropped the session.
     dropped_because: Option<String>,
     /// True while the unit is being identified again.
-    is_looking: bool,
+    is_validating: bool,
     access: AccessState,
     losses: u64,
     commands: u64,
@@ -99,7 +99,7 @@ impl<W: World> Paths<W> {
             reached: None,
             reason: "not connected yet".to_owned(),
             dropped_because: None,
-            is_looking: false,
+            is_validating: false,
             access: AccessState::default(),
             losses: 0,
             commands: 0,
@@ -118,7 +118,7 @@ impl<W: World> Paths<W> {
             changed: Signal::default(),
             is_closed: Cell::new(false),
             foreign: Cell::new(None),
-            keepers: Cell::new(0),
+            path_tasks: Cell::new(0),
             failed: RefCell::default(),
             written: Cell::new(0),
             flushed: Cell::new(0),
@@ -135,12 +135,12 @@ impl<W: World> Paths<W> {
         let Some(session) = self.usable(false) else {
             return Err(trouble.unwrap_or(OpenError::NoUnit(self.config.lun)));
         };
-        if let Use::Own { force } = self.config.usage {
-            self.end_earlier_life(&session.1, session.0, force).await?;
+        if let OpenMode::ReadWrite { force } = self.config.usage {
+            self.end_earlier_run(&session.1, session.0, force).await?;
         }
         // From here on each path has a task that reconnects it.
         for path in 0..count {
-            self.keepers.set(self.keepers.get() + 1);
+            self.path_tasks.set(self.path_tasks.get() + 1);
             self.world.spawn(self.clone().keep(path));
         }
         Ok(())
@@ -166,7 +166,7 @@ impl<W: World> Paths<W> {
             match next {
                 None => return Ok(trouble),
                 Some((path, Ok(connected))) => {
-                    self.take_up(path, connected);
+                    self.install(path, connected);
                     // The first path that is up starts the grace period of the others.
                     grace.get_or_insert_with(|| self.world.sleep(OPEN_GRACE));
                 }
@@ -181,7 +181,7 @@ impl<W: World> Paths<W> {
     }
 
     /// Preempts registrations of an earlier run of this array, and waits for the end of its tasks.
-    async fn end_earlier_life(&self, session: &Session<W>, path: usize, force: bool) -> Result<(), OpenError> {
+    async fn end_earlier_run(&self, session: &Session<W>, path: usize, force: bool) -> Result<(), OpenError> {
         // With `force` foreign keys go as well: the operator has said that the other host is down.
         let current: Vec<u64> = self.entries.borrow().iter().map(|entry| entry.key).collect();
         let is_stale = |key: u64| !current.contains(&key) && (force || self.is_own_key(key));
@@ -206,12 +206,12 @@ impl<W: World> Paths<W> {
 
     /// Waits until every path has left.
     pub(super) async fn until_left(&self) {
-        self.changed.until(|| self.is_closed.get() && self.keepers.get() == 0).await;
+        self.changed.until(|| self.is_closed.get() && self.path_tasks.get() == 0).await;
     }
 
     /// True when every path has left.
     pub(super) fn has_left(&self) -> bool {
-        self.is_closed.get() && self.keepers.get() == 0
+        self.is_closed.get() && self.path_tasks.get() == 0
     }
 
     /// Cleans up after a failed open: every path leaves.
@@ -231,7 +231,7 @@ impl<W: World> Paths<W> {
     /// Returns the path that a command takes, if there is one; for a write only when every lost path is fenced.
     pub(super) fn usable(self: &Rc<Self>, writes: bool) -> Option<(usize, Session<W>)> {
         // Evaluated on every call, so that a session that ended just now holds back writes before its task notices.
-        self.reap();
+        self.collect_ended();
         if writes && !self.lost.borrow().is_empty() {
             return None;
         }
@@ -333,7 +333,7 @@ impl<W: World> Paths<W> {
             self.entries.borrow_mut()[path].dropped_because = Some(reason.to_owned());
             session.drop_connection();
         }
-        self.reap();
+        self.collect_ended();
     }
 
     /// Reads the access state of the path again.
@@ -385,7 +385,7 @@ impl<W: World> Paths<W> {
 
 /// Gaining and losing paths.
 impl<W: World> Paths<W> {
-    fn take_up(self: &Rc<Self>, path: usize, connected: Connected<W>) {
+    fn install(self: &Rc<Self>, path: usize, connected: Connected<W>) {
         let Connected { session, key, access } = connected;
         {
             let entry = &mut self.entries.borrow_mut()[path];
@@ -404,7 +404,7 @@ impl<W: World> Paths<W> {
     }
 
     /// Removes sessions that have ended. Their writes in flight hold back all later writes until they are fenced.
-    fn reap(self: &Rc<Self>) {
+    fn collect_ended(self: &Rc<Self>) {
         let mut events = Vec::new();
         {
             let mut entries = self.entries.borrow_mut();
@@ -415,7 +415,7 @@ impl<W: World> Paths<W> {
                 let Some(session) = entry.session.take() else { continue };
                 entry.losses += 1;
                 entry.reason = entry.dropped_because.take().unwrap_or_else(|| reason.to_string());
-                if session.writes_lost() > 0 && self.config.usage != Use::Look {
+                if session.writes_lost() > 0 && self.config.usage != OpenMode::Inspect {
                     self.lost.borrow_mut().push(LostPath { path, key: entry.key });
                 }
                 // With no path left the target itself may have failed, and its volatile cache with it.
@@ -481,18 +481,18 @@ impl<W: World> Paths<W> {
         self.is_fencing.set(false);
     }
 
-    async fn end_writes(&self, living: &Session<W>, key: u64, lost: LostPath) -> Result<Ended, FenceError> {
+    async fn end_writes(&self, living: &Session<W>, key: u64, lost: LostPath) -> Result<FenceMethod, FenceError> {
         self.fence().end_writes(living, key, lost).await
     }
 
-    fn note_fenced(self: &Rc<Self>, lost: LostPath, living: usize, how: Ended) {
+    fn note_fenced(self: &Rc<Self>, lost: LostPath, living: usize, how: FenceMethod) {
         self.lost.borrow_mut().retain(|other| *other != lost);
-        if how == Ended::Reset {
+        if how == FenceMethod::Reset {
             self.drop_others(living);
         }
         // A reset preempts no key.
         let portal = self.entries.borrow()[lost.path].portal;
-        let key = if how == Ended::Preempted { lost.key } else { 0 };
+        let key = if how == FenceMethod::Preempted { lost.key } else { 0 };
         (self.config.events)(DiskEvent::PathFenced { portal, key });
         self.changed.raise();
     }
@@ -532,14 +532,14 @@ impl<W: World> Paths<W> {
             }
         }
         self.leave(path).await;
-        assert!(self.keepers.get() > 0, "each path has one keeper");
-        self.keepers.set(self.keepers.get() - 1);
+        assert!(self.path_tasks.get() > 0, "each path has one keeper");
+        self.path_tasks.set(self.path_tasks.get() - 1);
         self.changed.raise();
     }
 
     fn restore(self: &Rc<Self>, path: usize, connected: Connected<W>) {
         let (portal, key) = (self.config.portals[path], connected.key);
-        self.take_up(path, connected);
+        self.install(path, connected);
         (self.config.events)(DiskEvent::PathRestored { portal, key });
     }
 
@@ -554,7 +554,7 @@ impl<W: World> Paths<W> {
         {
             self.refresh_access(path, session).await;
         }
-        self.reap();
+        self.collect_ended();
     }
 
     async fn leave(&self, path: usize) {
@@ -567,7 +567,7 @@ impl<W: World> Paths<W> {
             self.entries.borrow_mut()[path].key = key;
             return;
         };
-        if let (Use::Own { .. }, Some(fence)) = (self.config.usage, self.fence.get())
+        if let (OpenMode::ReadWrite { .. }, Some(fence)) = (self.config.usage, self.fence.get())
             && let Err(error) = self.unregister(&session, *fence, key).await
         {
             tracing::info!(target = %self.config.address(), %error, "a key stays registered");
@@ -583,7 +583,7 @@ impl<W: World> Paths<W> {
         if !down.is_empty() {
             fence.preempt(session, key, |other| down.contains(&other)).await?;
         }
-        fence.leave(session, key).await
+        fence.unregister(session, key).await
     }
 }
 

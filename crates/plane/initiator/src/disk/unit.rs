@@ -6,9 +6,9 @@
 use super::config::OpenError;
 use crate::cdb;
 use crate::fence::run;
+use crate::outcome::{self, Outcome};
 use crate::page::{self, AccessState, Capacity, Limits};
 use crate::session::Session;
-use crate::verdict::{self, Verdict};
 use block::{Blocks, Geometry};
 use iscsi::initiator::{Command, Completion};
 use iscsi::pdu::Lun;
@@ -53,7 +53,7 @@ impl UnitFacts {
     /// *Errors*: the session failed; there is no unit; a mandatory page is missing.
     pub async fn of<W: World>(session: &Session<W>, number: u16, lun: Lun) -> Result<Self, OpenError> {
         let inquiry = run(session, || cdb::inquiry(lun, None)).await?;
-        if verdict::of(&inquiry) == Verdict::NotMapped {
+        if outcome::of(&inquiry) == Outcome::NotMapped {
             return Err(OpenError::NoUnit(number));
         }
         let standard = data_of("INQUIRY", &inquiry)?;
@@ -61,10 +61,10 @@ impl UnitFacts {
             return Err(OpenError::NoUnit(number));
         }
         let ready = run(session, || cdb::test_unit_ready(lun)).await?;
-        match verdict::of(&ready) {
+        match outcome::of(&ready) {
             // LIO answers INQUIRY on LUN 0 even where nothing is mapped.
-            Verdict::NotMapped => return Err(OpenError::NoUnit(number)),
-            Verdict::Failed(_) => return Err(refused("TEST UNIT READY", &ready)),
+            Outcome::NotMapped => return Err(OpenError::NoUnit(number)),
+            Outcome::Failed(_) => return Err(refused("TEST UNIT READY", &ready)),
             _ => {}
         }
         let done = run(session, || cdb::read_capacity(lun)).await?;
@@ -134,7 +134,7 @@ impl UnitFacts {
             volatile_cache: self.write_cache,
             // UNMAP may leave blocks mapped (SBC-4, 4.7.3.4), so zeros cannot be guaranteed.
             discard_zeroes: false,
-            prefers_fresh: false,
+            prefers_unlogged: false,
         }
     }
 
@@ -171,8 +171,8 @@ async fn optional<W: World>(session: &Session<W>, make: impl Fn() -> Command) ->
 }
 
 fn data_of(command: &'static str, done: &Completion) -> Result<Vec<u8>, OpenError> {
-    match verdict::of(done) {
-        Verdict::Done => Ok(done.data_in.as_deref().unwrap_or_default().to_vec()),
+    match outcome::of(done) {
+        Outcome::Done => Ok(done.data_in.as_deref().unwrap_or_default().to_vec()),
         _ => Err(refused(command, done)),
     }
 }

@@ -413,9 +413,9 @@ impl Served {
                     let grant = Grant { auth: Auth::None, portal_group_tag: 1, target_alias: None };
                     self.machine.grant(grant, now);
                 }
-                Event::Proven => {
+                Event::Authenticated => {
                     self.unit.logins.set(self.unit.logins.get() + 1);
-                    self.machine.place(Ok(Tsih(self.unit.logins.get())), now);
+                    self.machine.assign_session(Ok(Tsih(self.unit.logins.get())), now);
                 }
                 Event::FullFeature(negotiated) => {
                     let at = self.stream.local_address().ip();

@@ -146,21 +146,21 @@ impl<D: BlockDevice, R: Runtime> BlockDevice for Limited<D, R> {
         self.limited(extent, extent.len.bytes(geometry.block_bytes), self.device.read(extent)).await
     }
 
-    fn read_at_once(&self, extent: Extent) -> Option<Result<Rope, IoError>> {
+    fn try_read(&self, extent: Extent) -> Option<Result<Rope, IoError>> {
         // A synchronous call cannot wait for limits.
-        if self.may_stall() { None } else { self.device.read_at_once(extent) }
+        if self.may_stall() { None } else { self.device.try_read(extent) }
     }
 
-    fn write_at_once(&self, start: Lba, data: &[u8]) -> Option<Result<Written, IoError>> {
-        if self.may_stall() { None } else { self.device.write_at_once(start, data) }
+    fn try_write(&self, start: Lba, data: &[u8]) -> Option<Result<Written, IoError>> {
+        if self.may_stall() { None } else { self.device.try_write(start, data) }
     }
 
     async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
         self.limited(self.extent_of(start, &data), data.len() as u64, self.device.write(start, data)).await
     }
 
-    async fn write_fresh(&self, start: Lba, data: View) -> Result<Written, IoError> {
-        self.limited(self.extent_of(start, &data), data.len() as u64, self.device.write_fresh(start, data)).await
+    async fn write_unlogged(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        self.limited(self.extent_of(start, &data), data.len() as u64, self.device.write_unlogged(start, data)).await
     }
 
     async fn write_atomic(&self, start: Lba, data: View) -> Result<Written, IoError> {

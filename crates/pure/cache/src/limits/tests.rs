@@ -138,7 +138,7 @@ fn volume_that_may_have_to_wait_does_nothing_at_once() {
     };
     let does = |volume: &Limited<Null, TestRuntime>| {
         let (one, data) = (Extent::new(0, 1), View::zeroed(4096));
-        (volume.read_at_once(one).is_some(), volume.write_at_once(Lba(0), &data).is_some())
+        (volume.try_read(one).is_some(), volume.try_write(Lba(0), &data).is_some())
     };
     let free = volume(Limits::default());
     assert_eq!(does(&free), (true, true));

@@ -2,7 +2,7 @@
 
 use super::format::{self, BatchHeader, DATA_ALIGN, HEADER_UNITS_MAX, Record};
 use super::{BatchRef, Content, Entry, LiveBatch, LogFailed, RecordRef, Shared, State, UNIT_BYTES};
-use crate::sabotage::{InjectedBug, is_planted};
+use crate::bug_injection::{InjectedBug, is_injected};
 use block::{BlockDevice, Buf, IoError, Stable, View};
 use futures_util::StreamExt;
 use futures_util::future::{Either, select};
@@ -53,7 +53,7 @@ impl Shared {
             match select(under_way.next(), more).await {
                 Either::Left((Some((batch, Ok(stable))), _)) => {
                     let _: Stable = stable;
-                    if !is_planted(InjectedBug::AckBeforeStable) {
+                    if !is_injected(InjectedBug::AckBeforeStable) {
                         self.accepted(batch);
                     }
                 }
@@ -82,7 +82,7 @@ impl Shared {
 
     /// Writes a batch and flushes the device.
     async fn put(&self, device: &impl BlockDevice, mut batch: Batch) -> (Batch, Result<Stable, IoError>) {
-        if is_planted(InjectedBug::AckBeforeStable) {
+        if is_injected(InjectedBug::AckBeforeStable) {
             let entries = std::mem::take(&mut batch.entries);
             self.accepted(Batch { entries, data: View::default(), ..batch });
         }
@@ -215,7 +215,7 @@ impl Shared {
         let mut holding: Vec<_> = self.state.borrow().batches.iter().flat_map(|batch| batch.volumes.clone()).collect();
         holding.sort_unstable();
         holding.dedup();
-        let recorded = if is_planted(InjectedBug::LogFailureNotRecorded) {
+        let recorded = if is_injected(InjectedBug::LogFailureNotRecorded) {
             Ok(())
         } else {
             // Stable before writes continue without the log: otherwise a replay after a crash would bring back old

@@ -17,7 +17,7 @@
 use super::UNIT_BYTES;
 use crate::VolumeId;
 use block::IoError;
-use block::sealed::{Format, NotSealed};
+use block::frame::{Format, FrameError};
 use simd::crc32c::crc32c;
 use std::ops::RangeInclusive;
 use zerocopy::little_endian::{U16, U32, U64, U128};
@@ -157,7 +157,7 @@ impl Anchor {
         match ANCHOR.open(anchor.as_bytes()) {
             Ok(()) => {}
             // Reported, unlike other invalid anchors: the log must not be taken for absent and formatted.
-            Err(NotSealed::Newer(found)) => return Some(Err(LogError::TooNew { found })),
+            Err(FrameError::Newer(found)) => return Some(Err(LogError::TooNew { found })),
             Err(_) => return None,
         }
         let counts = [anchor.sequence, anchor.epoch, anchor.tail, anchor.batch].map(U64::get);
@@ -198,7 +198,7 @@ impl BatchHeader {
     /// checksum is verified by [`BatchHeader::records`].
     pub(super) fn parse(unit: &[u8], log: LogId, epoch: u64, numbers: RangeInclusive<u64>) -> Option<Self> {
         let (header, _) = Self::read_from_prefix(unit).ok()?;
-        let expected = BATCH.is_meant(unit)
+        let expected = BATCH.has_magic(unit)
             && header.log.get() == log.0
             && header.epoch.get() == epoch
             && numbers.contains(&header.number.get())

@@ -3,7 +3,7 @@
 use super::format::{self, Anchor, BATCHES_MAX, BatchHeader, RING_START, Record};
 use super::trim::write_anchor;
 use super::{LogError, LogId, LogOwner, Shared, State, UNIT_BYTES, WriteLog, ring_units};
-use crate::sabotage::{InjectedBug, is_planted};
+use crate::bug_injection::{InjectedBug, is_injected};
 use crate::{Runtime, VolumeId};
 use block::{BlockDevice, Blocks, Buf, Extent, IoError, Lba, Stable, View, Written, read_around};
 use shard::Signal;
@@ -70,7 +70,8 @@ impl Batch {
 
     /// True when the data of every record matches its checksum.
     fn is_whole(&self) -> bool {
-        self.records.iter().all(|record| record.data(&self.data).is_some()) || is_planted(InjectedBug::ReplayTornRecord)
+        self.records.iter().all(|record| record.data(&self.data).is_some())
+            || is_injected(InjectedBug::ReplayTornRecord)
     }
 }
 
@@ -164,7 +165,7 @@ impl<L: BlockDevice + 'static, R: Runtime> Recovery<L, R> {
         let mut replayed = Replayed::default();
         let mut records: Vec<Found> = self.records.iter().copied().filter(|found| of(found, volume)).collect();
         // Applied in the order of the log: a later write of a block replaces an earlier one.
-        if is_planted(InjectedBug::ReplayInWrongOrder) {
+        if is_injected(InjectedBug::ReplayInWrongOrder) {
             records.reverse();
         }
         // Records of one batch follow each other, so its bytes are read once.
@@ -399,5 +400,5 @@ fn of(found: &Found, volume: VolumeId) -> bool {
 fn torn<'a>(record: &Record, batch: &'a [u8]) -> Option<&'a [u8]> {
     let from = record.offset.get() as usize;
     let data = batch.get(from..from + record.bytes.get() as usize);
-    data.filter(|_| is_planted(InjectedBug::ReplayTornRecord))
+    data.filter(|_| is_injected(InjectedBug::ReplayTornRecord))
 }

@@ -4,7 +4,7 @@
 
 use super::format::{Anchor, reserve_units};
 use super::{LiveBatch, Shared, UNIT_BYTES};
-use crate::sabotage::{InjectedBug, is_planted};
+use crate::bug_injection::{InjectedBug, is_injected};
 use crate::{Runtime, VolumeId};
 use block::{BlockDevice, Buf, IoError, Lba, Stable};
 use std::collections::BTreeSet;
@@ -40,7 +40,7 @@ impl Shared {
                 runtime.sleep_until(runtime.now() + TRY_AGAIN).await;
                 continue;
             }
-            if is_planted(InjectedBug::ReuseBeforeAnchor) {
+            if is_injected(InjectedBug::ReuseBeforeAnchor) {
                 self.move_tail(&free);
                 runtime.sleep_until(runtime.now() + TRY_AGAIN / 10).await;
             }
@@ -49,7 +49,7 @@ impl Shared {
                 runtime.sleep_until(runtime.now() + TRY_AGAIN).await;
                 continue;
             }
-            if !is_planted(InjectedBug::ReuseBeforeAnchor) {
+            if !is_injected(InjectedBug::ReuseBeforeAnchor) {
                 self.move_tail(&free);
             }
         }
@@ -88,7 +88,7 @@ impl Shared {
     }
 
     async fn flush_below(&self, volumes: &BTreeSet<VolumeId>) -> bool {
-        if is_planted(InjectedBug::TrimBeforeFlush) {
+        if is_injected(InjectedBug::TrimBeforeFlush) {
             return true;
         }
         for member in volumes.iter().filter_map(|&volume| self.member(volume)) {

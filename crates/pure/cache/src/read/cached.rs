@@ -4,8 +4,8 @@ use super::ReadCache;
 use super::ahead::{Ahead, AheadBounds};
 use super::flight::InFlight;
 use super::store::{Mismatch, ReadCounters};
+use crate::bug_injection::{InjectedBug, is_injected};
 use crate::policy::{ReadAhead, Share};
-use crate::sabotage::{InjectedBug, is_planted};
 use crate::{Finding, Layer, Runtime, VolumeId};
 use block::{BlockDevice, Extent, Geometry, IoError, Lba, PAGE_BYTES, Rope, Stable, View, Written};
 use std::cell::{Cell, RefCell};
@@ -283,7 +283,7 @@ impl<D: BlockDevice, R> Inner<D, R> {
         change: impl Future<Output = Result<Written, IoError>>,
     ) -> Result<Written, IoError> {
         let pages = self.pages_of(extent);
-        let keeps = data.is_none() && is_planted(InjectedBug::DiscardKeepsCache);
+        let keeps = data.is_none() && is_injected(InjectedBug::DiscardKeepsCache);
         let writing = self.in_flight.write(pages.clone());
         // Removed before the write starts: while it is in flight, a read may return either content.
         let was_there = !keeps && self.cache.store.borrow_mut().remove(self.owner, pages);
@@ -336,7 +336,7 @@ impl<D: BlockDevice + 'static, R: Runtime> BlockDevice for Cached<D, R> {
     }
 
     /// Returns cached data synchronously; `None` when any page is missing.
-    fn read_at_once(&self, extent: Extent) -> Option<Result<Rope, IoError>> {
+    fn try_read(&self, extent: Extent) -> Option<Result<Rope, IoError>> {
         let inner = &*self.0;
         let geometry = inner.device.geometry();
         geometry.admit(extent).ok()?;
@@ -362,9 +362,9 @@ impl<D: BlockDevice + 'static, R: Runtime> BlockDevice for Cached<D, R> {
         self.0.change(extent, Some(data.clone()), self.0.device.write(start, data)).await
     }
 
-    async fn write_fresh(&self, start: Lba, data: View) -> Result<Written, IoError> {
+    async fn write_unlogged(&self, start: Lba, data: View) -> Result<Written, IoError> {
         let extent = self.0.device.geometry().extent_of(start, data.len())?;
-        self.0.change(extent, Some(data.clone()), self.0.device.write_fresh(start, data)).await
+        self.0.change(extent, Some(data.clone()), self.0.device.write_unlogged(start, data)).await
     }
 
     async fn write_atomic(&self, start: Lba, data: View) -> Result<Written, IoError> {

@@ -3,7 +3,7 @@
 //! Coherence rule: content that was read while a write of the same pages was in flight, or before one that has ended
 //! since, is returned only to readers that asked before the write ended, and never enters the cache.
 
-use crate::sabotage::{InjectedBug, is_planted};
+use crate::bug_injection::{InjectedBug, is_injected};
 use block::{PAGE_BYTES, Rope};
 use smallvec::SmallVec;
 use std::cell::RefCell;
@@ -101,13 +101,13 @@ impl InFlight {
 
 impl Fetch {
     fn is_unspoiled(&self, page: u64) -> bool {
-        is_planted(InjectedBug::JoinSpoiledFetch)
+        is_injected(InjectedBug::JoinSpoiledFetch)
             || !self.state.borrow().spoiled.iter().any(|range| range.contains(&page))
     }
 
     /// End of the unspoiled pages from `page` on.
     fn unspoiled_up_to(&self, page: u64) -> u64 {
-        if is_planted(InjectedBug::JoinSpoiledFetch) {
+        if is_injected(InjectedBug::JoinSpoiledFetch) {
             return self.pages.end;
         }
         let state = self.state.borrow();
@@ -119,7 +119,7 @@ impl Fetch {
     fn unspoiled_parts(&self) -> SmallVec<[Range<u64>; 2]> {
         let mut parts: SmallVec<[Range<u64>; 2]> = SmallVec::new();
         parts.push(self.pages.clone());
-        if is_planted(InjectedBug::FetchRacesWrite) {
+        if is_injected(InjectedBug::FetchRacesWrite) {
             return parts;
         }
         for bad in &self.state.borrow().spoiled {

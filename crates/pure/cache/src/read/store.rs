@@ -6,8 +6,8 @@
 
 use super::index::{GROUP_PAGES, Index, place};
 use super::queue::{QueueKind, Queues};
+use crate::bug_injection::{InjectedBug, is_injected};
 use crate::policy::{Check, Share};
-use crate::sabotage::{InjectedBug, is_planted};
 use block::{Buf, PAGE_BYTES, Rope, View};
 use simd::crc32c::crc32c;
 use std::ops::Range;
@@ -273,7 +273,7 @@ impl Store {
         let Some(number) = self.index.frame(owner, page) else { return false };
         let frame = &mut self.frames[number as usize];
         let at = (page - frame.first) as usize * PAGE_BYTES + 1234;
-        match std::mem::take(&mut frame.data).try_thaw() {
+        match std::mem::take(&mut frame.data).try_into_buf() {
             Ok(mut buf) => {
                 buf[at] ^= 4;
                 frame.data = buf.freeze();
@@ -300,7 +300,7 @@ impl Store {
                 due
             }
         };
-        check && !is_planted(InjectedBug::GuardNotCompared)
+        check && !is_injected(InjectedBug::GuardNotCompared)
     }
 
     fn add(&mut self, owner: u32, pages: Range<u64>, buf: Buf, ahead: bool) {
@@ -435,7 +435,7 @@ impl Store {
         let data = std::mem::take(&mut frame.data);
         if self.spare_bytes + pages * PAGE_BYTES <= SPARE_BYTES_MAX
             // A reader that still sends the frame keeps its buffer.
-            && let Ok(buf) = data.try_thaw()
+            && let Ok(buf) = data.try_into_buf()
         {
             self.spare_bytes += pages * PAGE_BYTES;
             self.spare[pages].push(buf);

@@ -33,7 +33,7 @@ impl Bench {
         let volume = self.volume.clone();
         let extent = Extent::new(start, blocks);
         self.rig.run(async move {
-            match volume.read_at_once(extent) {
+            match volume.try_read(extent) {
                 Some(read) => read,
                 None => volume.read(extent).await,
             }

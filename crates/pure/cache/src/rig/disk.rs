@@ -169,7 +169,7 @@ impl Disk {
             optimal_bytes: 32 << 10,
             volatile_cache: true,
             discard_zeroes: true,
-            prefers_fresh: false,
+            prefers_unlogged: false,
         };
         Self::with_image(runtime, number, geometry, Image::default(), journal)
     }

@@ -221,7 +221,7 @@ impl Stage {
         let (volume, oracle, errors) = (self.volumes[at].clone(), self.oracles[at].clone(), self.may_fail());
         self.running.push(self.rig.begin(async move {
             let begin = oracle.tick();
-            let read = match volume.read_at_once(extent) {
+            let read = match volume.try_read(extent) {
                 Some(read) => read,
                 None => volume.read(extent).await,
             };
@@ -270,7 +270,7 @@ impl Stage {
             let mut ended = ended;
             let before = volume.write_policy();
             let written = if fresh {
-                volume.write_fresh(extent.start, data).await
+                volume.write_unlogged(extent.start, data).await
             } else {
                 volume.write(extent.start, data).await
             };

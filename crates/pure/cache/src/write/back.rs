@@ -4,9 +4,9 @@ mod device;
 
 use super::dirty::Dirty;
 use super::memory::WriteMemory;
+use crate::bug_injection::{InjectedBug, is_injected};
 use crate::log::{Content, LogFailed, LogMember, RecordRef, WriteLog};
 use crate::policy::WritePolicy;
-use crate::sabotage::{InjectedBug, is_planted};
 use crate::stalls::Stalls;
 use crate::{Finding, Findings, Layer, Runtime, VolumeId};
 use block::{BlockDevice, Extent, IoError, IoErrorKind, Lba, Stable, View, Written};
@@ -191,7 +191,7 @@ impl<D: BlockDevice + 'static, R: Runtime> WriteBack<D, R> {
         self.settle(u64::MAX).await?;
         // Stable below before the release makes the log's copy void.
         let _: Stable = inner.device.flush(Written::attest()).await?;
-        if old == WritePolicy::Back && !is_planted(InjectedBug::SwitchKeepsRecords) {
+        if old == WritePolicy::Back && !is_injected(InjectedBug::SwitchKeepsRecords) {
             self.release().await?;
         }
         assert!(inner.dirty.borrow().is_empty(), "a policy changes while nothing waits");
@@ -287,7 +287,7 @@ impl<D: BlockDevice + 'static, R: Runtime> WriteBack<D, R> {
             inner.error.get().filter(all).map(|error| error.at(extent))
         };
         let lose = || {
-            if is_planted(InjectedBug::DirtyEvicted) && inner.dirty.borrow_mut().lose_one() {
+            if is_injected(InjectedBug::DirtyEvicted) && inner.dirty.borrow_mut().lose_one() {
                 inner.account();
             }
         };
@@ -359,7 +359,7 @@ impl<D, R> Inner<D, R> {
     pub(super) fn is_settled(&self, number: u64) -> bool {
         let dirty = self.dirty.borrow();
         dirty.oldest().is_none_or(|oldest| oldest > number)
-            || (is_planted(InjectedBug::FlushForgetsOverwritten) && dirty.is_newer_than(number))
+            || (is_injected(InjectedBug::FlushForgetsOverwritten) && dirty.is_newer_than(number))
     }
 
     /// True when a flush must wait for dirty data.

@@ -39,7 +39,7 @@ impl Config {
         }
     }
 
-    pub(crate) fn patience(&self) -> Timeouts {
+    pub(crate) fn timeouts(&self) -> Timeouts {
         Timeouts { idle_interval: self.idle_interval, answer_timeout: self.answer_timeout }
     }
 

@@ -2,7 +2,7 @@
 
 use super::full_feature::{FullFeaturePhase, Placement};
 use super::login::LoginPhase;
-use super::order::JoinState;
+use super::numbering::JoinState;
 use super::task::{CommandTask, Task};
 use super::{Command, Config, Event, TASKS_MAX};
 use crate::pdu::{Bhs, Cid, Lun, TaskFunction};
@@ -43,7 +43,7 @@ struct Core {
     link: Link,
     phase: Phase,
     timers: Timers,
-    incoming: Incoming,
+    destination: PayloadDestination,
     receive_limits: Option<Limits>,
 }
 
@@ -56,7 +56,7 @@ enum Phase {
 
 /// Destination of the payload that is being received.
 #[derive(Debug)]
-enum Incoming {
+enum PayloadDestination {
     Nothing,
     Command(TaskId),
     Skipped(TaskId),
@@ -93,22 +93,25 @@ impl Connection {
         // Further connections can only join a session that has been established.
         let Phase::FullFeature(full_feature) = &self.core.phase else { return None };
         let mut config = (*self.core.link.config).clone();
-        let (login, order) = (&mut config.login, full_feature.order.clone());
+        let (login, order) = (&mut config.login, full_feature.numbering.clone());
         // All connections of a session share one CmdSN sequence.
         (login.tsih, login.cid, login.cmd_sn) = (full_feature.negotiated.identity.tsih, cid, order.cmd_sn.get());
         // Each connection has a range of task tags of its own, because tags are unique within the session.
         let tags_from = u32::from(cid.0).saturating_mul(config.tasks_max);
         assert!(tags_from.saturating_add(config.tasks_max) <= TASKS_MAX, "a session has 65,534 task tags");
-        Some(Self::entering(Rc::new(config), Some(JoinState { order, tags_from }), random, now))
+        Some(Self::entering(Rc::new(config), Some(JoinState { numbering: order, tags_from }), random, now))
     }
 
     fn entering(config: Rc<Config>, joins: Option<JoinState>, random: [u8; 32], now: Time) -> Self {
         config.check();
-        let timers = Timers::new(now, config.patience(), config.login_timeout);
+        let timers = Timers::new(now, config.timeouts(), config.login_timeout);
         let mut link = Link { config, transmit: Transmit::default(), events: VecDeque::new(), closing: None };
         let phase = Phase::Login(Box::new(LoginPhase::new(&mut link, joins, random)));
         let receive = Receive::new(Limits::login());
-        Self { receive, core: Core { link, phase, timers, incoming: Incoming::Nothing, receive_limits: None } }
+        Self {
+            receive,
+            core: Core { link, phase, timers, destination: PayloadDestination::Nothing, receive_limits: None },
+        }
     }
 
     /// Creates a connection after its login, for tests of full feature phase.
@@ -217,7 +220,7 @@ impl Connection {
         }
         self.receive.handle_filled(len);
         // Any received byte proves that the target is alive.
-        self.core.timers.handle_heard(now, self.core.pulse());
+        self.core.timers.handle_heard(now, self.core.timer_input());
         loop {
             match self.receive.poll() {
                 Ok(Step::Wait) => break,
@@ -278,7 +281,7 @@ impl Connection {
             return;
         }
         // Taken before the timers run: they compare the progress of the output.
-        let pulse = self.core.pulse();
+        let pulse = self.core.timer_input();
         match self.core.timers.handle_timeout(now, pulse) {
             Due::Nothing => {}
             Due::Close(reason) => self.end(reason),
@@ -324,7 +327,7 @@ impl Connection {
         }
         // The first reason for the end is the one that is reported.
         self.core.phase = Phase::Closed;
-        self.core.incoming = Incoming::Nothing;
+        self.core.destination = PayloadDestination::Nothing;
         self.core.link.transmit.clear();
         self.receive.clear();
         self.core.link.events.push_back(Event::Closed(reason));
@@ -332,7 +335,7 @@ impl Connection {
 }
 
 impl Core {
-    fn pulse(&self) -> TimerInput {
+    fn timer_input(&self) -> TimerInput {
         TimerInput {
             queued_bytes: self.link.transmit.queued_bytes(),
             transmitted_bytes: self.link.transmit.transmitted_bytes(),
@@ -345,7 +348,7 @@ impl Core {
         if let Phase::FullFeature(full_feature) = &mut self.phase {
             // The ping is immediate, so it passes a closed window and takes no CmdSN.
             let id = full_feature.tasks.insert(Task::Ping { data: Vec::new() });
-            let cmd_sn = full_feature.order.cmd_sn.get();
+            let cmd_sn = full_feature.numbering.cmd_sn.get();
             full_feature.send(&mut self.link, id, cmd_sn, true);
         }
     }
@@ -398,15 +401,15 @@ impl Core {
         let Phase::FullFeature(full_feature) = &mut self.phase else { return None };
         match full_feature.begin(head, data_bytes) {
             Ok(Placement::Command { task, offset }) => {
-                self.incoming = Incoming::Command(task);
+                self.destination = PayloadDestination::Command(task);
                 full_feature.take_buf(task).map(|buf| (buf, offset))
             }
             Ok(Placement::Skip(task)) => {
-                self.incoming = Incoming::Skipped(task);
+                self.destination = PayloadDestination::Skipped(task);
                 None
             }
             Ok(Placement::Whole) => {
-                self.incoming = Incoming::Whole(*head.basic);
+                self.destination = PayloadDestination::Whole(*head.basic);
                 // Bounded by the MaxRecvDataSegmentLength that this side declared.
                 Some((Buf::recycled(data_bytes), 0))
             }
@@ -420,17 +423,17 @@ impl Core {
 
     fn handle_payload(&mut self, buf: Option<Buf>) {
         let Phase::FullFeature(full_feature) = &mut self.phase else { return };
-        let handled = match std::mem::replace(&mut self.incoming, Incoming::Nothing) {
-            Incoming::Nothing => Ok(()),
-            Incoming::Command(task) => {
+        let handled = match std::mem::replace(&mut self.destination, PayloadDestination::Nothing) {
+            PayloadDestination::Nothing => Ok(()),
+            PayloadDestination::Command(task) => {
                 full_feature.finish_data(&mut self.link, task, buf);
                 Ok(())
             }
-            Incoming::Skipped(task) => {
+            PayloadDestination::Skipped(task) => {
                 full_feature.finish_data(&mut self.link, task, None);
                 Ok(())
             }
-            Incoming::Whole(header) => {
+            PayloadDestination::Whole(header) => {
                 full_feature.handle_whole(&mut self.link, &header, buf.as_deref().unwrap_or_default())
             }
         };

@@ -2,7 +2,7 @@
 
 use super::Event;
 use super::connection::Link;
-use super::order::{JoinState, Order};
+use super::numbering::{CommandNumbering, JoinState};
 use super::task::Task;
 use crate::Violation;
 use crate::pdu::{
@@ -24,7 +24,7 @@ pub(crate) struct FullFeaturePhase {
     pub(crate) tasks: Slab<Task>,
     /// Requests that await the command window, in order of submission.
     pub(crate) waiting: VecDeque<TaskId>,
-    pub(crate) order: Rc<Order>,
+    pub(crate) numbering: Rc<CommandNumbering>,
     tags_from: u32,
     /// StatSN of the next status.
     pub(crate) exp_stat_sn: StatSn,
@@ -43,15 +43,15 @@ pub(crate) enum Placement {
 
 impl FullFeaturePhase {
     pub(crate) fn new(negotiated: Negotiated, max_cmd_sn: CmdSn, exp_stat_sn: StatSn) -> Self {
-        let order = Rc::new(Order::new(negotiated.identity.cmd_sn, max_cmd_sn));
-        Self::joining(JoinState { order, tags_from: 0 }, negotiated, exp_stat_sn)
+        let order = Rc::new(CommandNumbering::new(negotiated.identity.cmd_sn, max_cmd_sn));
+        Self::joining(JoinState { numbering: order, tags_from: 0 }, negotiated, exp_stat_sn)
     }
 
     /// Creates the state of a connection that joins a session with other connections.
     pub(crate) fn joining(joins: JoinState, negotiated: Negotiated, exp_stat_sn: StatSn) -> Self {
         // The numbering of commands is shared by all connections of the session.
-        let (tasks, waiting, JoinState { order, tags_from }) = (Slab::new(), VecDeque::new(), joins);
-        Self { negotiated, tasks, waiting, order, tags_from, exp_stat_sn }
+        let (tasks, waiting, JoinState { numbering: order, tags_from }) = (Slab::new(), VecDeque::new(), joins);
+        Self { negotiated, tasks, waiting, numbering: order, tags_from, exp_stat_sn }
     }
 
     /// Queues a request, which is sent when its turn comes.
@@ -97,17 +97,17 @@ impl FullFeaturePhase {
     /// Sends waiting requests as far as the window and the output permit.
     pub(crate) fn pump(&mut self, link: &mut Link) {
         while link.transmit.has_room()
-            && self.order.is_open()
+            && self.numbering.is_open()
             && let Some(id) = self.waiting.pop_front()
         {
-            let cmd_sn = self.order.cmd_sn.get();
+            let cmd_sn = self.numbering.cmd_sn.get();
             // A request that was abandoned meanwhile takes no CmdSN.
             if let Some(task) = self.tasks.find_mut(id) {
                 if let Task::Command(command) = task {
                     // Kept for ABORT TASK, which names the CmdSN of its task (RFC 7143 §11.5.5).
                     command.cmd_sn = Some(cmd_sn);
                 }
-                self.order.cmd_sn.set(cmd_sn.next());
+                self.numbering.cmd_sn.set(cmd_sn.next());
                 self.send(link, id, cmd_sn, false);
             }
         }
@@ -115,12 +115,12 @@ impl FullFeaturePhase {
 
     /// True while a request awaits the window.
     pub(crate) fn is_held(&self) -> bool {
-        !self.waiting.is_empty() && !self.order.is_open()
+        !self.waiting.is_empty() && !self.numbering.is_open()
     }
 
     /// Updates the window of the session from a PDU of the target.
     pub(crate) fn handle_window(&mut self, exp_cmd_sn: CmdSn, max_cmd_sn: CmdSn) {
-        self.order.handle_window(exp_cmd_sn, max_cmd_sn);
+        self.numbering.handle_window(exp_cmd_sn, max_cmd_sn);
     }
 
     /// Accepts the next status.

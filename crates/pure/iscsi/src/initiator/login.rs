@@ -2,7 +2,7 @@
 
 use super::connection::Link;
 use super::full_feature::FullFeaturePhase;
-use super::order::JoinState;
+use super::numbering::JoinState;
 use crate::CloseReason;
 use crate::login::{InitiatorLogin, InitiatorStep};
 use crate::pdu::{CmdSn, LoginResponse, SegmentLengths, StatSn};
@@ -54,7 +54,7 @@ impl LoginPhase {
                         None => FullFeaturePhase::new(*negotiated, self.max_cmd_sn, self.exp_stat_sn),
                     });
                 }
-                InitiatorStep::Refused { status, elsewhere } => {
+                InitiatorStep::Refused { status, redirect_address: elsewhere } => {
                     link.events.extend(elsewhere.map(super::Event::Moved));
                     link.close(CloseReason::LoginRefused(status));
                 }

@@ -74,13 +74,13 @@ impl FullFeaturePhase {
             lun,
             initiator_task_tag: InitiatorTaskTag::RESERVED,
             referenced_task_tag: referenced.map_or(InitiatorTaskTag::RESERVED, |id| self.tag_of(id)),
-            cmd_sn: self.order.cmd_sn.get(),
+            cmd_sn: self.numbering.cmd_sn.get(),
             exp_stat_sn: StatSn(0),
-            ref_cmd_sn: ref_cmd_sn.unwrap_or(self.order.cmd_sn.get()),
+            ref_cmd_sn: ref_cmd_sn.unwrap_or(self.numbering.cmd_sn.get()),
             exp_data_sn: crate::pdu::DataSn(0),
         };
         let id = self.tasks.insert(Task::Management(request));
-        self.send(link, id, self.order.cmd_sn.get(), true);
+        self.send(link, id, self.numbering.cmd_sn.get(), true);
         id
     }
 
@@ -125,7 +125,7 @@ impl FullFeaturePhase {
             // The reserved task tag marks an answer, which the target does not answer in turn (RFC 7143 §11.18.3).
             initiator_task_tag: InitiatorTaskTag::RESERVED,
             target_transfer_tag: nop_in.target_transfer_tag,
-            cmd_sn: self.order.cmd_sn.get(),
+            cmd_sn: self.numbering.cmd_sn.get(),
             exp_stat_sn: self.exp_stat_sn,
         };
         let mut header = [0; 48];
@@ -170,7 +170,7 @@ impl FullFeaturePhase {
                 true,
                 self.tag_of(task),
                 response.target_transfer_tag,
-                self.order.cmd_sn.get(),
+                self.numbering.cmd_sn.get(),
                 self.exp_stat_sn,
             )
         };

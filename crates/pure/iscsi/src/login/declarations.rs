@@ -1,7 +1,7 @@
 //! Declarations of an initiator: its names, session type and target.
 
 use super::failed::WrongKey;
-use super::{LoginQuestion, LoginStatus};
+use super::{LoginIdentity, LoginStatus};
 use crate::IscsiName;
 use crate::negotiation::SessionType;
 use crate::pdu::LoginRequest;
@@ -61,7 +61,7 @@ impl Declarations {
     /// *Errors*: [`LoginStatus::MissingParameter`] without a required name, [`LoginStatus::SessionTypeNotSupported`],
     /// [`LoginStatus::InitiatorError`] for an invalid initiator name, [`LoginStatus::NotFound`] for an invalid target
     /// name.
-    pub(super) fn question(&self, request: &LoginRequest) -> Result<LoginQuestion, WrongKey> {
+    pub(super) fn identity(&self, request: &LoginRequest) -> Result<LoginIdentity, WrongKey> {
         let session_type = match self.get("SessionType") {
             // SessionType is Normal by default (RFC 7143 §13.21).
             None | Some("Normal") => SessionType::Normal,
@@ -73,7 +73,7 @@ impl Declarations {
         if session_type == SessionType::Normal && target_name.is_none() {
             return Err(TARGET_NAME_MISSING);
         }
-        Ok(LoginQuestion {
+        Ok(LoginIdentity {
             initiator_name: IscsiName::parse(initiator_name).map_err(|_| INITIATOR_NAME_WRONG)?,
             initiator_alias: self
                 .get("InitiatorAlias")

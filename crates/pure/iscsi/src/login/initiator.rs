@@ -3,7 +3,7 @@
 mod security;
 
 use super::LoginStatus;
-use super::dialogue::{Dialogue, answer_out_of_place};
+use super::text_exchange::{LoginTextExchange, answer_unexpected_key};
 use crate::negotiation::{Key, Negotiated, Negotiation, Offer, Role};
 use crate::pdu::{
     Bhs, Cid, CmdSn, InitiatorTaskTag, Isid, LoginRequest, LoginResponse, Stage, StatSn, TargetPdu, Transit, Tsih,
@@ -81,7 +81,7 @@ pub enum InitiatorStep {
         /// Status of the response.
         status: LoginStatus,
         /// TargetAddress of the response as received: the portal to try instead, for a redirection.
-        elsewhere: Option<String>,
+        redirect_address: Option<String>,
     },
     /// The target violated the protocol: close the connection.
     Failed(Violation),
@@ -91,10 +91,10 @@ pub enum InitiatorStep {
 #[derive(Debug)]
 pub struct InitiatorLogin {
     config: InitiatorConfig,
-    dialogue: Dialogue,
+    exchange: LoginTextExchange,
     stage: Stage,
     security: Security,
-    parley: Negotiation,
+    negotiation: Negotiation,
     /// Stage that the last request asked to enter.
     asked: Option<Stage>,
     /// Expected StatSN; `None` before the first response.
@@ -110,10 +110,10 @@ impl InitiatorLogin {
     #[must_use]
     pub fn new(config: InitiatorConfig, random: [u8; 32]) -> Self {
         let mut login = Self {
-            dialogue: Dialogue::new(PDUS_MAX),
+            exchange: LoginTextExchange::new(PDUS_MAX),
             stage: Stage::Security,
             security: Security::new(config.auth.clone(), random),
-            parley: Negotiation::new(Role::Initiator, config.session_type(), config.offer.clone())
+            negotiation: Negotiation::new(Role::Initiator, config.session_type(), config.offer.clone())
                 .joining(config.tsih != Tsih(0)),
             config,
             asked: None,
@@ -122,7 +122,7 @@ impl InitiatorLogin {
             is_over: false,
         };
         login.declare();
-        login.security.begin(&mut login.dialogue.outgoing);
+        login.security.begin(&mut login.exchange.outgoing);
         login.push_request();
         login
     }
@@ -137,7 +137,7 @@ impl InitiatorLogin {
                 // Status class 1 is a redirection (RFC 7143 §11.13.5).
                 let is_moved = response.status.codes().0 == 1;
                 let elsewhere = is_moved.then(|| address_in(text)).flatten();
-                self.end(InitiatorStep::Refused { status: response.status, elsewhere });
+                self.end(InitiatorStep::Refused { status: response.status, redirect_address: elsewhere });
                 return;
             }
             Ok(TargetPdu::Login(response)) => self.handle_response(&response, text),
@@ -158,7 +158,7 @@ impl InitiatorLogin {
         self.judge(response)?;
         // Advanced before the text is handled, because the next request acknowledges this response.
         self.stat_sn = Some(response.stat_sn.next());
-        let Some(text) = self.dialogue.handle_segment(segment, response.transit.continues)? else {
+        let Some(text) = self.exchange.handle_segment(segment, response.transit.continues)? else {
             // The target's text continues, so an empty request asks for the rest.
             self.push_request();
             return Ok(());
@@ -171,9 +171,9 @@ impl InitiatorLogin {
                 // The security stage cannot be left before the target has authenticated, whatever the target claims.
                 self.permit_leaving()?;
                 self.stage = next;
-                self.dialogue.enter_stage();
+                self.exchange.enter_stage();
                 // All operational keys are offered in one request, which saves round trips.
-                self.parley.offer_all(&mut self.dialogue.outgoing);
+                self.negotiation.offer_all(&mut self.exchange.outgoing);
                 self.push_request();
             }
         }
@@ -205,15 +205,15 @@ impl InitiatorLogin {
 
     fn handle_text(&mut self, text: &[u8]) -> Result<(), Violation> {
         let pairs = Pairs::parse(text).collect::<Result<Vec<_>, _>>()?;
-        let answers = &mut self.dialogue.outgoing;
+        let answers = &mut self.exchange.outgoing;
         for &(name, value) in &pairs {
             // Declarations are valid in any stage; negotiated keys only in their own stage.
             match Key::of(name) {
                 Some(key) if self.stage == Stage::Operational || key == Key::MaxRecvDataSegmentLength => {
-                    self.parley.handle(key, value, answers)?;
+                    self.negotiation.handle(key, value, answers)?;
                 }
                 _ if self.stage == Stage::Security && security::is_key(name) => {}
-                _ => answer_out_of_place((name, value), Role::Target, answers),
+                _ => answer_unexpected_key((name, value), Role::Target, answers),
             }
         }
         if self.stage == Stage::Security { self.security.handle(&pairs, answers) } else { Ok(()) }
@@ -237,17 +237,17 @@ impl InitiatorLogin {
             cid: self.config.cid,
             cmd_sn: self.config.cmd_sn,
         };
-        let negotiated = self.parley.finish(identity)?;
+        let negotiated = self.negotiation.finish(identity)?;
         self.end(InitiatorStep::FullFeature(Box::new(negotiated)));
         Ok(())
     }
 
     fn permit_leaving(&self) -> Result<(), Violation> {
-        if self.security.is_done() { Ok(()) } else { Err(Violation::TargetNotProven) }
+        if self.security.is_done() { Ok(()) } else { Err(Violation::TargetNotAuthenticated) }
     }
 
     fn declare(&mut self) {
-        let names: &mut TextWriter = &mut self.dialogue.outgoing;
+        let names: &mut TextWriter = &mut self.exchange.outgoing;
         names.push("InitiatorName", &self.config.initiator_name);
         if let Some(alias) = &self.config.initiator_alias {
             names.push("InitiatorAlias", alias);
@@ -264,10 +264,10 @@ impl InitiatorLogin {
     /// Queues the next request. It asks for the next stage when nothing is left to send in this one.
     fn push_request(&mut self) {
         // Evaluated before the text is taken, which changes the state of the exchange.
-        let listening = self.dialogue.is_listening();
-        let part = self.dialogue.take_part();
+        let listening = self.exchange.is_listening();
+        let part = self.exchange.take_part();
         let wish = match self.stage {
-            Stage::Security => self.security.is_told().then_some(Stage::Operational),
+            Stage::Security => self.security.is_ready().then_some(Stage::Operational),
             _ => Some(Stage::FullFeature),
         };
         self.asked = wish.filter(|_| !part.continues && !listening);

@@ -3,9 +3,9 @@
 mod security;
 
 use super::declarations::Declarations;
-use super::dialogue::{Dialogue, answer_out_of_place};
 use super::failed::WrongKey;
-use super::{FailedLogin, Grant, LoginQuestion, LoginStatus, NoSession, Unproven};
+use super::text_exchange::{LoginTextExchange, answer_unexpected_key};
+use super::{AuthFailure, FailedLogin, Grant, LoginIdentity, LoginStatus, NoSession};
 use crate::Violation;
 use crate::negotiation::{Key, Negotiated, Negotiation, Offer, OfferError, Role};
 use crate::pdu::{Bhs, CmdSn, InitiatorPdu, LoginRequest, LoginResponse, Opcode, Stage, StatSn, Transit, Tsih};
@@ -48,10 +48,10 @@ pub enum TargetStep {
         text: Vec<u8>,
     },
     /// Answer with [`TargetLogin::grant`] or [`TargetLogin::refuse`].
-    Ask(LoginQuestion),
+    Authorize(LoginIdentity),
     /// The initiator has authenticated: answer with [`TargetLogin::place`]. Before that, it occupies no resources and
     /// learns nothing about other sessions and portals.
-    Proven,
+    Authenticated,
     /// Full feature phase starts with these parameters, once the preceding response is sent.
     FullFeature(Box<Negotiated>),
     /// The login failed: close the connection once the preceding response, if any, is sent.
@@ -71,7 +71,7 @@ pub enum Fault {
     /// Protocol violation.
     Violation(Violation),
     /// Failed authentication.
-    Unproven(Unproven),
+    AuthFailure(AuthFailure),
 }
 
 /// Login in progress. Pass in PDUs, and perform the steps of [`TargetLogin::poll`] until it returns `None`.
@@ -79,7 +79,7 @@ pub enum Fault {
 pub struct TargetLogin {
     random: [u8; 32],
     offer: Offer,
-    dialogue: Dialogue,
+    exchange: LoginTextExchange,
     declarations: Declarations,
     phase: Phase,
     /// Request that awaits its response, or the last one answered.
@@ -91,13 +91,13 @@ pub struct TargetLogin {
 #[derive(Debug)]
 enum Phase {
     /// The text with the declarations is not complete.
-    Arriving,
+    CollectingText,
     /// The driver decides on the login; the text is kept until then.
-    Asked { question: LoginQuestion, text: Vec<u8> },
+    AwaitingGrant { identity: LoginIdentity, text: Vec<u8> },
     /// Granted and in progress.
-    Talking(Box<GrantedLogin>),
+    Negotiating(Box<GrantedLogin>),
     /// Authenticated; the driver assigns the session.
-    Placing(Box<GrantedLogin>),
+    AwaitingSession(Box<GrantedLogin>),
     /// Ended, or in the middle of a step.
     Over,
 }
@@ -106,12 +106,12 @@ enum Phase {
 #[derive(Debug)]
 struct GrantedLogin {
     stage: Stage,
-    question: LoginQuestion,
+    identity: LoginIdentity,
     grant: Grant,
     /// Session handle, once assigned.
     session: Option<Tsih>,
     security: Security,
-    parley: Negotiation,
+    negotiation: Negotiation,
 }
 
 /// Progress of a request.
@@ -132,7 +132,7 @@ struct Failure {
     /// Violated rule, where no [`Fault`] describes it.
     rule: Option<&'static str>,
     /// Portal of a redirection.
-    elsewhere: Option<String>,
+    redirect_address: Option<String>,
 }
 
 impl TargetLogin {
@@ -144,9 +144,9 @@ impl TargetLogin {
         Self {
             random,
             offer: config.offer.clone(),
-            dialogue: Dialogue::new(config.pdus_max),
+            exchange: LoginTextExchange::new(config.pdus_max),
             declarations: Declarations::default(),
-            phase: Phase::Arriving,
+            phase: Phase::CollectingText,
             request: None,
             steps: VecDeque::new(),
             is_over: false,
@@ -181,7 +181,7 @@ impl TargetLogin {
     /// Continues the login with `grant`. Without effect unless a decision is pending.
     pub fn grant(&mut self, grant: Grant) {
         let (question, text, request) = match (std::mem::replace(&mut self.phase, Phase::Over), self.request) {
-            (Phase::Asked { question, text }, Some(request)) => (question, text, request),
+            (Phase::AwaitingGrant { identity: question, text }, Some(request)) => (question, text, request),
             (phase, _) => {
                 self.phase = phase;
                 return;
@@ -189,14 +189,14 @@ impl TargetLogin {
         };
         // The portal group tag is declared once, in the first response of a normal session (RFC 7143 §13.9).
         if question.target_name.is_some() {
-            self.dialogue.outgoing.push("TargetPortalGroupTag", grant.portal_group_tag);
+            self.exchange.outgoing.push("TargetPortalGroupTag", grant.portal_group_tag);
         }
         let mut talk = Box::new(GrantedLogin {
             stage: request.transit.current,
             security: Security::new(grant.auth.clone(), self.random),
-            parley: Negotiation::new(Role::Target, question.session_type, self.offer.clone())
+            negotiation: Negotiation::new(Role::Target, question.session_type, self.offer.clone())
                 .joining(request.tsih != Tsih(0)),
-            question,
+            identity: question,
             grant,
             session: None,
         });
@@ -207,10 +207,10 @@ impl TargetLogin {
     /// Assigns the session, or refuses one. Without effect unless that is pending.
     ///
     /// *Panics*: when the session has handle zero, which denotes none.
-    pub fn place(&mut self, session: Result<Tsih, NoSession>) {
+    pub fn assign_session(&mut self, session: Result<Tsih, NoSession>) {
         assert!(session != Ok(Tsih(0)), "a session's handle is not zero");
         let (mut talk, request) = match (std::mem::replace(&mut self.phase, Phase::Over), self.request) {
-            (Phase::Placing(talk), Some(request)) => (talk, request),
+            (Phase::AwaitingSession(talk), Some(request)) => (talk, request),
             (phase, _) => {
                 self.phase = phase;
                 return;
@@ -248,7 +248,7 @@ impl TargetLogin {
             return Err(Violation::LoginIdentifiersChanged.into());
         }
         let stage = match &self.phase {
-            Phase::Talking(talk) => talk.stage,
+            Phase::Negotiating(talk) => talk.stage,
             // The first request selects the stage in which the login starts.
             _ => before.map_or(request.transit.current, |before| before.transit.current),
         };
@@ -256,17 +256,19 @@ impl TargetLogin {
             return Err(Violation::LoginStageWrong.into());
         }
         match std::mem::replace(&mut self.phase, Phase::Over) {
-            Phase::Arriving => self.arrive(&request, text),
-            Phase::Talking(talk) => self.talk(talk, &request, text),
+            Phase::CollectingText => self.collect_text(&request, text),
+            Phase::Negotiating(talk) => self.negotiate(talk, &request, text),
             // A request while the previous one is unanswered violates the lockstep of a login (RFC 7143 §6.3).
-            Phase::Asked { .. } | Phase::Placing(_) | Phase::Over => Err(Violation::LoginOutOfTurn.into()),
+            Phase::AwaitingGrant { .. } | Phase::AwaitingSession(_) | Phase::Over => {
+                Err(Violation::LoginOutOfTurn.into())
+            }
         }
     }
 
     /// Handles requests until the first text is complete; the driver is not involved before that.
-    fn arrive(&mut self, request: &LoginRequest, segment: &[u8]) -> Result<(), Failure> {
-        let Some(text) = self.dialogue.handle_segment(segment, request.transit.continues)? else {
-            self.phase = Phase::Arriving;
+    fn collect_text(&mut self, request: &LoginRequest, segment: &[u8]) -> Result<(), Failure> {
+        let Some(text) = self.exchange.handle_segment(segment, request.transit.continues)? else {
+            self.phase = Phase::CollectingText;
             // The C bit is set: an empty response asks for the next part (RFC 7143 §6.2).
             self.push_response(request, None, Tsih(0));
             return Ok(());
@@ -276,14 +278,19 @@ impl TargetLogin {
             self.declarations.handle(key, value)?;
         }
         // Checked once the text is complete, because declarations may be spread over several PDUs.
-        let question = self.declarations.question(request)?;
-        self.steps.push_back(TargetStep::Ask(question.clone()));
-        self.phase = Phase::Asked { question, text };
+        let question = self.declarations.identity(request)?;
+        self.steps.push_back(TargetStep::Authorize(question.clone()));
+        self.phase = Phase::AwaitingGrant { identity: question, text };
         Ok(())
     }
 
-    fn talk(&mut self, mut talk: Box<GrantedLogin>, request: &LoginRequest, segment: &[u8]) -> Result<(), Failure> {
-        let handled = match self.dialogue.handle_segment(segment, request.transit.continues)? {
+    fn negotiate(
+        &mut self,
+        mut talk: Box<GrantedLogin>,
+        request: &LoginRequest,
+        segment: &[u8],
+    ) -> Result<(), Failure> {
+        let handled = match self.exchange.handle_segment(segment, request.transit.continues)? {
             Some(text) => self.handle_text(&mut talk, request, &text),
             None => Ok(()),
         };
@@ -297,7 +304,7 @@ impl TargetLogin {
         // FirstBurstLength and MaxOutstandingR2T depend on MaxBurstLength and ErrorRecoveryLevel, so they are handled
         // last.
         pairs.sort_by_key(|(key, _)| ["FirstBurstLength", "MaxOutstandingR2T"].contains(key));
-        let answers = &mut self.dialogue.outgoing;
+        let answers = &mut self.exchange.outgoing;
         for &(name, value) in &pairs {
             if self.declarations.handle(name, value)? || talk.is_security_key(name) {
                 continue;
@@ -305,10 +312,10 @@ impl TargetLogin {
             match Key::of(name) {
                 // Declarations are valid in any stage; negotiated keys only in their own stage.
                 Some(key) if talk.stage == Stage::Operational || key == Key::MaxRecvDataSegmentLength => {
-                    let handled = talk.parley.handle(key, value, answers);
+                    let handled = talk.negotiation.handle(key, value, answers);
                     handled.map_err(|violation| Failure::from(violation).of(key.row().name))?;
                 }
-                _ => answer_out_of_place((name, value), Role::Initiator, answers),
+                _ => answer_unexpected_key((name, value), Role::Initiator, answers),
             }
         }
         if talk.stage == Stage::Security {
@@ -320,10 +327,10 @@ impl TargetLogin {
             if let Some(alias) = talk.grant.target_alias.take() {
                 answers.push("TargetAlias", alias);
             }
-            talk.parley.declare(answers);
+            talk.negotiation.declare(answers);
             // Only defaults that are unacceptable here are negotiated by the target; all others are left to the
             // initiator.
-            talk.parley.offer_needed(answers);
+            talk.negotiation.offer_needed(answers);
         }
         // Leaving the security stage without required authentication is an authentication failure, not a protocol
         // error.
@@ -337,27 +344,27 @@ impl TargetLogin {
     /// means that authentication is complete, so the session is assigned before the response.
     fn respond(&mut self, talk: &mut GrantedLogin, request: &LoginRequest) -> Result<Progress, Failure> {
         // Request text that continues, or answers that do not fit into one PDU, keep the login in its stage.
-        let ready = talk.is_ready() && !self.dialogue.is_listening();
+        let ready = talk.is_ready() && !self.exchange.is_listening();
         let asked = request.transit.next.filter(|_| ready);
         let tsih = match (asked, talk.session) {
             (Some(_), None) => {
                 // Only now may the login occupy resources of the driver.
-                self.steps.push_back(TargetStep::Proven);
+                self.steps.push_back(TargetStep::Authenticated);
                 return Ok(Progress::Waits);
             }
             (Some(Stage::FullFeature), Some(tsih)) => tsih,
             _ => {
                 if let Some(next) = self.push_response(request, asked, request.tsih) {
                     talk.stage = next;
-                    self.dialogue.enter_stage();
+                    self.exchange.enter_stage();
                 }
                 return Ok(Progress::Responded);
             }
         };
-        let identity = talk.question.clone().into_identity(talk.security.authentication(), tsih, request.cmd_sn);
+        let identity = talk.identity.clone().into_identity(talk.security.authentication(), tsih, request.cmd_sn);
         // Values are checked as a whole at the end, because they depend on one another.
-        let negotiated = talk.parley.finish(identity).map_err(|violation| {
-            let key = talk.parley.unsuitable_key();
+        let negotiated = talk.negotiation.finish(identity).map_err(|violation| {
+            let key = talk.negotiation.unsuitable_key();
             Failure { key, ..violation.into() }
         })?;
         if self.push_response(request, asked, tsih).is_some() {
@@ -370,7 +377,7 @@ impl TargetLogin {
     /// Queues the next part of the answers; the last part leaves the stage, if that is due. Returns the stage that both
     /// sides enter.
     fn push_response(&mut self, request: &LoginRequest, next: Option<Stage>, tsih: Tsih) -> Option<Stage> {
-        let part = self.dialogue.take_part();
+        let part = self.exchange.take_part();
         // The transition happens with the last part of the answers.
         let next = next.filter(|_| !part.continues);
         // The new TSIH is sent only in the last response (RFC 7143 §11.13.3).
@@ -384,13 +391,13 @@ impl TargetLogin {
     fn settle(&mut self, talk: Box<GrantedLogin>, handled: Result<Progress, Failure>) {
         match handled {
             Err(failure) => self.fail(failure),
-            Ok(Progress::Waits) => self.phase = Phase::Placing(talk),
+            Ok(Progress::Waits) => self.phase = Phase::AwaitingSession(talk),
             Ok(Progress::Responded) if talk.stage == Stage::FullFeature => self.is_over = true,
-            Ok(Progress::Responded) => self.phase = Phase::Talking(talk),
+            Ok(Progress::Responded) => self.phase = Phase::Negotiating(talk),
         }
     }
 
-    fn fail(&mut self, Failure { status, fault, key, rule, elsewhere }: Failure) {
+    fn fail(&mut self, Failure { status, fault, key, rule, redirect_address: elsewhere }: Failure) {
         // The first failure determines the status.
         if std::mem::replace(&mut self.is_over, true) {
             return;
@@ -421,7 +428,7 @@ impl GrantedLogin {
     fn is_ready(&self) -> bool {
         match self.stage {
             Stage::Security => self.security.is_done(),
-            _ => !self.parley.is_waiting(),
+            _ => !self.negotiation.is_waiting(),
         }
     }
 
@@ -470,7 +477,7 @@ impl From<Violation> for Failure {
 
 impl From<LoginStatus> for Failure {
     fn from(status: LoginStatus) -> Self {
-        Self { status, fault: None, key: None, rule: None, elsewhere: None }
+        Self { status, fault: None, key: None, rule: None, redirect_address: None }
     }
 }
 
@@ -480,9 +487,9 @@ impl From<WrongKey> for Failure {
     }
 }
 
-impl From<Unproven> for Failure {
-    fn from(why: Unproven) -> Self {
-        Self { fault: Some(Fault::Unproven(why)), ..LoginStatus::AuthenticationFailure.into() }
+impl From<AuthFailure> for Failure {
+    fn from(why: AuthFailure) -> Self {
+        Self { fault: Some(Fault::AuthFailure(why)), ..LoginStatus::AuthenticationFailure.into() }
     }
 }
 
@@ -490,8 +497,8 @@ impl From<NoSession> for Failure {
     fn from(why: NoSession) -> Self {
         match why {
             NoSession::Refused(status) => status.into(),
-            NoSession::Elsewhere(address) => {
-                Self { elsewhere: Some(address), ..LoginStatus::TargetMovedTemporarily.into() }
+            NoSession::Redirected(address) => {
+                Self { redirect_address: Some(address), ..LoginStatus::TargetMovedTemporarily.into() }
             }
         }
     }

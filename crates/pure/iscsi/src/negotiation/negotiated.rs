@@ -1,7 +1,7 @@
 //! Result of a login: identities and operational parameters.
 
 use super::key::Key;
-use super::parley::Negotiation;
+use super::state_machine::Negotiation;
 use crate::IscsiName;
 use crate::chap::Authentication;
 use crate::pdu::{Cid, CmdSn, Isid, Tsih};

@@ -1,8 +1,8 @@
 //! SCSI commands on the receive side: checked by their header, filled with data, delivered in order.
 
-use super::at_once::Short;
 use super::data_out::{Admitted, Arrived, DataOut, Limits, Solicitation};
 use super::event::{Cdb, Command, Event, Gate, Response, Verdict};
+use super::fast_path::FastPathResult;
 use super::full_feature::{FullFeature, OrderedAction, Placement};
 use super::link::Link;
 use super::task::{CommandTask, Kind, Placing, Progress, Task};
@@ -28,7 +28,7 @@ impl FullFeature {
         header: &ScsiCommand,
         additional: &[u8],
         data_bytes: usize,
-        short: Short,
+        short: FastPathResult,
         gate: &mut impl Gate,
     ) -> Result<Placement, Violation> {
         // RFC 7143 §4.2.2.1: a command outside the window, or a duplicate, is silently ignored together with its data.
@@ -41,7 +41,8 @@ impl FullFeature {
         // The tag is checked before anything is allocated for the command.
         self.session.admit(header.initiator_task_tag, header.immediate)?;
         // The fast path has offered this command to the driver, which declined it and must not be asked again.
-        let mut command = CommandTask { declined: short == Short::Declined, ..CommandTask::parse(header, additional)? };
+        let mut command =
+            CommandTask { declined: short == FastPathResult::Declined, ..CommandTask::parse(header, additional)? };
         self.data_out_limits.check_unsolicited(&self.negotiated, header, data_bytes)?;
         // The driver decides before the task exists, so a refusal needs no cleanup.
         self.judge(link, header, &mut command, data_bytes, gate);
@@ -53,7 +54,7 @@ impl FullFeature {
             slot: Some(link.slot),
             immediate: header.immediate,
             since: gate.now(),
-            doomed_by: None,
+            affected_by: None,
             kind: Kind::Command(command),
         });
         // A refused command takes its turn in CmdSN order, too, but is never delivered.
@@ -108,10 +109,10 @@ impl FullFeature {
         }
         // Recorded until the payload is complete, so that a digest error can revoke exactly this range.
         command.placing = Some(Placing { offset: arrived.offset, last: arrived.last });
-        if admitted == Admitted::BehindHole && command.progress == Progress::Receiving {
+        if admitted == Admitted::AfterGap && command.progress == Progress::Receiving {
             // A gap in DataSN is an undetected digest error (RFC 7143 §7.9): the task ends with it, as in §7.8, once
             // none of its data is in flight any more.
-            command.data_out.forgo();
+            command.data_out.stop_solicitation();
             command.progress = Progress::Refused;
             command.refusal = Some(Box::new(Response::check_condition(&PROTOCOL_SERVICE_CRC_ERROR)));
         }
@@ -157,7 +158,7 @@ impl FullFeature {
         }
         match command.progress {
             // Forgone data is awaited but never solicited.
-            Progress::Receiving if !command.is_ready() && command.forgone => {}
+            Progress::Receiving if !command.is_ready() && command.without_data => {}
             Progress::Receiving if !command.is_ready() => self.solicit(link, id),
             Progress::Receiving if immediate => self.handle_immediate(id),
             Progress::Receiving => self.deliver(),
@@ -172,10 +173,10 @@ impl FullFeature {
     }
 
     /// Delivers a command whose turn has come, or queues it until its data and its predecessors allow delivery.
-    pub(crate) fn handle_turn(&mut self, id: TaskId) {
+    pub(crate) fn handle_in_order(&mut self, id: TaskId) {
         let ready = self.session.find(id).and_then(Task::command).is_some_and(CommandTask::is_ready);
         // Common case: nothing before this command waits, so the queue is bypassed.
-        if ready && self.waiting.is_empty() && self.orphans == 0 {
+        if ready && self.waiting.is_empty() && self.orphaned_commands == 0 {
             return self.hand_out(id);
         }
         self.waiting.push_back(id);
@@ -185,13 +186,13 @@ impl FullFeature {
     /// Delivers an immediate command ahead of all waiting ones, but not while tasks of a lost connection are still
     /// running.
     fn handle_immediate(&mut self, id: TaskId) {
-        if self.orphans == 0 { self.hand_out(id) } else { self.waiting.push_front(id) }
+        if self.orphaned_commands == 0 { self.hand_out(id) } else { self.waiting.push_front(id) }
     }
 
     /// Delivers every waiting command that is complete and whose task attribute permits it.
     pub(crate) fn deliver(&mut self) {
         // Tasks of a lost connection must end first, so that none of their writes lands behind a repeated command.
-        if self.orphans > 0 {
+        if self.orphaned_commands > 0 {
             return;
         }
         let mut waiting = std::mem::take(&mut self.waiting);
@@ -245,17 +246,17 @@ impl FullFeature {
                 let full = || Response { transfer_bytes: Some(0), ..Response::status(TASK_SET_FULL) };
                 (room, (self.held_bytes > 0 && passes).then(full))
             }
-            Verdict::Forgo => {
+            Verdict::ExecuteWithoutData => {
                 // The unit answers this command itself: it may have a unit attention to report that precedes the
                 // refusal.
-                command.data_out.forgo();
-                command.forgone = true;
+                command.data_out.stop_solicitation();
+                command.without_data = true;
                 return;
             }
         };
         match refusal {
             Some(response) => {
-                command.data_out.forgo();
+                command.data_out.stop_solicitation();
                 command.progress = Progress::Refused;
                 command.refusal = Some(Box::new(response));
             }
@@ -268,7 +269,7 @@ impl FullFeature {
                 assert!(is_bounded || self.held_bytes == room as usize, "data of commands is within its memory");
                 // Only a command that has to wait for data can be cleared in between.
                 if room > immediate_bytes {
-                    command.enrolment = gate.enrol(header.lun);
+                    command.wait_guard = gate.begin_wait(header.lun);
                 }
             }
             None => {}
@@ -291,7 +292,7 @@ impl FullFeature {
             data_out: command.take_data(),
             expected_data_out_bytes: command.expected_out_bytes,
             expected_data_in_bytes: command.expected_in_bytes,
-            enrolment: command.enrolment.take(),
+            wait_guard: command.wait_guard.take(),
             declined: command.declined,
         }));
     }
@@ -390,20 +391,20 @@ impl CommandTask {
             expected_in_bytes,
             held_bytes: 0,
             data_out: DataOut::default(),
-            forgone: false,
+            without_data: false,
             declined: false,
             placing: None,
             stale: false,
             buf: None,
             progress: Progress::Receiving,
-            enrolment: None,
+            wait_guard: None,
             refusal: None,
         })
     }
 
     /// True when all data is in the buffer, or all forgone data has arrived.
     fn is_ready(&self) -> bool {
-        let came = if self.forgone { !self.data_out.is_owed() } else { self.data_out.is_complete() };
+        let came = if self.without_data { !self.data_out.is_owed() } else { self.data_out.is_complete() };
         self.progress == Progress::Receiving && came && self.placing.is_none()
     }
 
@@ -421,7 +422,7 @@ impl CommandTask {
 
     /// True when arriving data has a destination.
     fn takes_data(&self) -> bool {
-        self.progress == Progress::Receiving && !self.forgone
+        self.progress == Progress::Receiving && !self.without_data
     }
 }
 

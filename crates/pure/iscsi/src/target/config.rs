@@ -50,7 +50,7 @@ impl Default for Config {
 }
 
 impl Config {
-    pub(crate) fn patience(&self) -> Timeouts {
+    pub(crate) fn timeouts(&self) -> Timeouts {
         Timeouts { idle_interval: self.idle_interval, answer_timeout: self.answer_timeout }
     }
 

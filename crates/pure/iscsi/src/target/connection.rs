@@ -1,7 +1,7 @@
 //! One TCP connection of a target session: receive path, login phase, timers.
 
-use super::at_once::Short;
 use super::event::{Event, Gate};
+use super::fast_path::FastPathResult;
 use super::full_feature::{FullFeature, Placement};
 use super::link::Link;
 use super::login::LoginPhase;
@@ -30,7 +30,7 @@ struct Core {
     link: Link,
     phase: Phase,
     timers: Timers,
-    incoming: Incoming,
+    destination: PayloadDestination,
     /// Receive limits that take effect with the next PDU.
     receive_limits: Option<Limits>,
     /// Time until which the tasks of a lost connection await reassignment.
@@ -50,7 +50,7 @@ enum Phase {
 
 /// Destination of the payload that is being received.
 #[derive(Debug)]
-enum Incoming {
+enum PayloadDestination {
     Nothing,
     Command(TaskId),
     Skipped(Option<TaskId>),
@@ -69,7 +69,7 @@ impl Shared {
     /// True when handling a PDU may have caused work on another connection. Rarely true.
     #[inline]
     pub(crate) fn concerns_others(&self) -> bool {
-        self.full_feature.as_deref().is_some_and(|full_feature| !full_feature.elsewhere.is_empty())
+        self.full_feature.as_deref().is_some_and(|full_feature| !full_feature.cross_connection.is_empty())
     }
 }
 
@@ -94,11 +94,17 @@ impl Joining {
 impl Connection {
     /// Creates a connection that awaits a login.
     pub(crate) fn new(config: Rc<Config>, random: [u8; 32], now: Time) -> Self {
-        let timers = Timers::new(now, config.patience(), config.login_timeout);
+        let timers = Timers::new(now, config.timeouts(), config.login_timeout);
         let link = Link::new(config);
         let phase = Phase::Login(Box::new(LoginPhase::new(&link, random)));
-        let core =
-            Core { link, phase, timers, incoming: Incoming::Nothing, receive_limits: None, retained_until: None };
+        let core = Core {
+            link,
+            phase,
+            timers,
+            destination: PayloadDestination::Nothing,
+            receive_limits: None,
+            retained_until: None,
+        };
         Self { receive: Receive::new(Limits::login()), core }
     }
 
@@ -165,7 +171,7 @@ impl Connection {
     pub(crate) fn handle_filled(&mut self, len: usize, now: Time) {
         self.receive.handle_filled(len);
         // Any received byte proves that the peer is alive, also part of a PDU.
-        self.core.timers.handle_heard(now, self.core.pulse());
+        self.core.timers.handle_heard(now, self.core.timer_input());
     }
 
     /// Handles the next received PDU, or part of one. False when there is none.
@@ -205,9 +211,9 @@ impl Connection {
     }
 
     /// Assigns the session of an authenticated login, or refuses one.
-    pub(crate) fn place(&mut self, shared: &mut Shared, session: Result<Tsih, NoSession>) {
+    pub(crate) fn assign_session(&mut self, shared: &mut Shared, session: Result<Tsih, NoSession>) {
         if let Phase::Login(login) = &mut self.core.phase {
-            let negotiated = login.place(&mut self.core.link, &mut shared.events, session);
+            let negotiated = login.assign_session(&mut self.core.link, &mut shared.events, session);
             self.core.finish_login(shared, negotiated);
             self.apply_receive_limits();
         }
@@ -245,7 +251,7 @@ impl Connection {
         if self.is_closed() {
             return Some(CloseReason::Dropped);
         }
-        match self.core.timers.handle_timeout(now, self.core.pulse()) {
+        match self.core.timers.handle_timeout(now, self.core.timer_input()) {
             Due::Nothing => {}
             Due::Close(reason) => return Some(reason),
             Due::Ping => {
@@ -301,7 +307,7 @@ impl Connection {
     pub(crate) fn suspend(&mut self, full_feature: &mut FullFeature, reason: CloseReason, until: Time) {
         self.core.link.close(reason);
         // The receive path owns the data buffer of this command at present.
-        if let Incoming::Command(task) = self.core.incoming {
+        if let PayloadDestination::Command(task) = self.core.destination {
             full_feature.give_back(task, self.receive.take_place());
         }
         // The tasks stay until they are reassigned, or until Time2Retain has passed.
@@ -314,7 +320,7 @@ impl Connection {
         if !self.is_closed() {
             self.core.phase = Phase::Closing;
         }
-        self.core.incoming = Incoming::Nothing;
+        self.core.destination = PayloadDestination::Nothing;
         self.receive.clear();
     }
 
@@ -347,7 +353,7 @@ impl Core {
         matches!(self.phase, Phase::Login(_) | Phase::FullFeature) && !self.link.transmit.is_flooded()
     }
 
-    fn pulse(&self) -> TimerInput {
+    fn timer_input(&self) -> TimerInput {
         TimerInput {
             queued_bytes: self.link.transmit.queued_bytes(),
             transmitted_bytes: self.link.transmit.transmitted_bytes(),
@@ -365,7 +371,7 @@ impl Core {
         let link = &mut self.link;
         // The fast path answers a command that is complete, in order and executes without waiting.
         let short = full_feature.try_fast_path(link, head, data, gate);
-        if short == Short::Answered {
+        if short == FastPathResult::Answered {
             return;
         }
         let handled = match full_feature.begin(link, head, data.len(), short, gate) {
@@ -430,23 +436,24 @@ impl Core {
         gate: &mut impl Gate,
     ) -> Option<(Buf, usize)> {
         let full_feature = self.full_feature(shared)?;
-        let placement =
-            full_feature.begin(&mut self.link, head, data_bytes, Short::Unfit, gate).unwrap_or_else(|violation| {
+        let placement = full_feature
+            .begin(&mut self.link, head, data_bytes, FastPathResult::Unfit, gate)
+            .unwrap_or_else(|violation| {
                 // The rest of the payload must be consumed in any case, so that the stream stays at PDU boundaries.
                 full_feature.handle_violation(&mut self.link, violation, Some(head.basic));
                 Placement::Skip(None)
             });
         match placement {
             Placement::Command { task, offset } => {
-                self.incoming = Incoming::Command(task);
+                self.destination = PayloadDestination::Command(task);
                 full_feature.take_buf(task).map(|buf| (buf, offset))
             }
             Placement::Skip(task) => {
-                self.incoming = Incoming::Skipped(task);
+                self.destination = PayloadDestination::Skipped(task);
                 None
             }
             Placement::Whole => {
-                self.incoming = Incoming::Whole(*head.basic);
+                self.destination = PayloadDestination::Whole(*head.basic);
                 // Bounded by the MaxRecvDataSegmentLength that this side declared.
                 Some((Buf::recycled(data_bytes), 0))
             }
@@ -454,14 +461,14 @@ impl Core {
     }
 
     fn handle_payload(&mut self, shared: &mut Shared, buf: Option<Buf>) {
-        let incoming = std::mem::replace(&mut self.incoming, Incoming::Nothing);
+        let incoming = std::mem::replace(&mut self.destination, PayloadDestination::Nothing);
         let Some(full_feature) = self.full_feature(shared) else { return };
         let link = &mut self.link;
         match incoming {
-            Incoming::Nothing => {}
-            Incoming::Command(task) => full_feature.finish_data(link, task, buf),
-            Incoming::Skipped(task) => full_feature.finish_skipped(link, task),
-            Incoming::Whole(header) => {
+            PayloadDestination::Nothing => {}
+            PayloadDestination::Command(task) => full_feature.finish_data(link, task, buf),
+            PayloadDestination::Skipped(task) => full_feature.finish_skipped(link, task),
+            PayloadDestination::Whole(header) => {
                 let data = buf.as_deref().unwrap_or_default();
                 if let Err(violation) = full_feature.handle_whole(link, &header, data) {
                     full_feature.handle_violation(link, violation, Some(&header));
@@ -477,14 +484,14 @@ impl Core {
     }
 
     fn handle_damaged_payload(&mut self, shared: &mut Shared, header: &Bhs, buf: Option<Buf>) {
-        let incoming = std::mem::replace(&mut self.incoming, Incoming::Nothing);
+        let incoming = std::mem::replace(&mut self.destination, PayloadDestination::Nothing);
         let Some(full_feature) = self.full_feature(shared) else { return };
         match incoming {
-            Incoming::Command(task) => full_feature.handle_damaged_payload(&mut self.link, task, buf, header),
+            PayloadDestination::Command(task) => full_feature.handle_damaged_payload(&mut self.link, task, buf, header),
             // The payload is discarded in any case.
-            Incoming::Skipped(task) => full_feature.finish_skipped(&mut self.link, task),
+            PayloadDestination::Skipped(task) => full_feature.finish_skipped(&mut self.link, task),
             // Nothing was executed, so the initiator can repeat the request.
-            Incoming::Whole(_) | Incoming::Nothing => {
+            PayloadDestination::Whole(_) | PayloadDestination::Nothing => {
                 self.link.reject(full_feature.cmd_sns(), Violation::DataDigestWrong, header)
             }
         }

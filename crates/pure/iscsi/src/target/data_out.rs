@@ -42,7 +42,7 @@ pub(crate) enum Admitted {
     /// The data counts as received.
     Next,
     /// The data counts as received, but a PDU before it was lost.
-    BehindHole,
+    AfterGap,
     /// The data is discarded: a duplicate, or part of a sequence that will be requested again.
     Useless,
 }
@@ -129,7 +129,7 @@ impl DataOut {
     }
 
     /// Stops solicitation: the command has its response already, and announced data is discarded.
-    pub(crate) fn forgo(&mut self) {
+    pub(crate) fn stop_solicitation(&mut self) {
         // The total shrinks to what can still arrive, so that the sequence completes without further R2Ts.
         self.total_bytes = self.unsolicited_end.unwrap_or(0).max(self.solicited_to);
     }
@@ -168,7 +168,7 @@ impl DataOut {
         if arrived.last {
             self.end_sequence(solicited);
         }
-        Ok(if in_order { Admitted::Next } else { Admitted::BehindHole })
+        Ok(if in_order { Admitted::Next } else { Admitted::AfterGap })
     }
 
     /// Marks a part of the [current](Self::runs) sequence as lost. With its `last` PDU the sequence ends, and the

@@ -1,7 +1,7 @@
 //! Events from a target session to its driver, and the driver's answers.
 
 use crate::Negotiated;
-use crate::login::LoginQuestion;
+use crate::login::LoginIdentity;
 use crate::pdu::{Lun, TaskAttribute, TaskFunction};
 use crate::session::TaskId;
 use crate::target::CloseReason;
@@ -18,9 +18,9 @@ pub type Cdb = SmallVec<[u8; 16]>;
 pub enum Event {
     /// Login request; answered with [`Connection::grant`](crate::target::Connection::grant) or
     /// [`Connection::refuse`](crate::target::Connection::refuse). No other event precedes the answer.
-    Login(LoginQuestion),
+    Login(LoginIdentity),
     /// The initiator has authenticated; answered with [`Connection::place`](crate::target::Connection::place).
-    Proven,
+    Authenticated,
     /// The login succeeded. It reinstates a session with the same initiator name, ISID, target name and portal group,
     /// which the driver must close (RFC 7143 §6.3.5).
     FullFeature(Box<Negotiated>),
@@ -68,7 +68,7 @@ pub struct Command {
     /// Bytes that the initiator expects to receive. The CDB may contradict it.
     pub expected_data_in_bytes: u32,
     /// Object that the gate attached while the command awaited data.
-    pub enrolment: Option<Enrolment>,
+    pub wait_guard: Option<WaitGuard>,
     /// True when [`Gate::answer`] was called for this command and declined.
     pub declined: bool,
 }
@@ -158,7 +158,7 @@ pub trait Gate {
 
     /// Called when an accepted command starts to await data. The returned object lives as long as the command waits,
     /// and is delivered with it.
-    fn enrol(&mut self, lun: Lun) -> Option<Enrolment> {
+    fn begin_wait(&mut self, lun: Lun) -> Option<WaitGuard> {
         let _ = lun;
         None
     }
@@ -171,7 +171,7 @@ pub trait Gate {
 
     /// Executes a complete command that is next in order, if that is possible without waiting. Returns `None` when
     /// nothing was done; the command is then judged and delivered as usual.
-    fn answer(&mut self, command: &CommandAtOnce<'_>) -> Option<Response> {
+    fn answer(&mut self, command: &CompleteCommand<'_>) -> Option<Response> {
         let _ = command;
         None
     }
@@ -179,7 +179,7 @@ pub trait Gate {
 
 /// SIMPLE command that is next in order, with all of its data.
 #[derive(Clone, Copy, Debug)]
-pub struct CommandAtOnce<'a> {
+pub struct CompleteCommand<'a> {
     /// Logical unit number as on the wire.
     pub lun: Lun,
     /// Command descriptor block.
@@ -190,8 +190,8 @@ pub struct CommandAtOnce<'a> {
     pub expected_data_in_bytes: u32,
 }
 
-/// Object of the driver, see [`Gate::enrol`].
-pub type Enrolment = Box<dyn Any>;
+/// Object of the driver, see [`Gate::begin_wait`].
+pub type WaitGuard = Box<dyn Any>;
 
 /// Decision of a [`Gate`].
 #[derive(Debug)]
@@ -202,7 +202,7 @@ pub enum Verdict {
         bytes_max: u32,
     },
     /// Deliver the command without data, and solicit none. Data already in flight is discarded.
-    Forgo,
+    ExecuteWithoutData,
     /// Send this response and never deliver the command. Data already in flight is discarded.
     Refuse(Response),
 }

@@ -1,8 +1,8 @@
 //! Full feature phase of a session: dispatch of PDUs and ordering of requests.
 
-use super::at_once::Short;
 use super::data_out::Limits;
 use super::event::Event;
+use super::fast_path::FastPathResult;
 use super::link::Link;
 use super::task::{Kind, Progress, Task};
 use super::{CloseReason, Gate};
@@ -30,15 +30,15 @@ pub(crate) struct FullFeature {
     pub(crate) next_text_tag: u32,
     /// Events that the driver has not polled yet.
     pub(crate) events: VecDeque<Event>,
-    pub(crate) roster: Roster,
+    pub(crate) connections: ConnectionTable,
     /// True after the target has requested a logout, so that the session moves to another portal.
     pub(crate) asked_to_leave: bool,
     /// Connections to be closed by a request on another one, with the reason.
     pub(crate) ending: Vec<(usize, CloseReason)>,
-    pub(crate) elsewhere: CrossConnectionWork,
+    pub(crate) cross_connection: CrossConnectionWork,
     /// Commands still executed by the driver although their connection is lost. Until they have ended, no command is
     /// delivered.
-    pub(crate) orphans: u32,
+    pub(crate) orphaned_commands: u32,
 }
 
 /// Action when the turn of a CmdSN comes.
@@ -64,9 +64,9 @@ pub(crate) enum Placement {
 
 /// CIDs of the connections of a session, indexed by slot.
 #[derive(Debug)]
-pub(crate) struct Roster(Vec<Option<Cid>>);
+pub(crate) struct ConnectionTable(Vec<Option<Cid>>);
 
-impl Roster {
+impl ConnectionTable {
     /// Returns the slot of the connection with this CID.
     pub(crate) fn slot_of(&self, cid: Cid) -> Option<usize> {
         // A session has few connections, so a scan is cheaper than a map.
@@ -81,7 +81,7 @@ impl Roster {
     }
 
     /// Removes the connection in `slot`.
-    fn lose(&mut self, slot: usize) {
+    fn remove(&mut self, slot: usize) {
         assert!(slot < self.0.len(), "only connections that were there are lost");
         self.0[slot] = None;
     }
@@ -103,7 +103,7 @@ pub(crate) struct CrossConnectionWork {
     /// Tasks to be reassigned to the requesting connection.
     pub(crate) moves: Vec<(TaskId, TaskManagementRequest)>,
     /// Action that is next in order on another connection.
-    ripe: Option<(usize, OrderedAction)>,
+    next_in_order: Option<(usize, OrderedAction)>,
     /// Immediate task management functions that arrived before the commands they affect, which use other connections.
     early: Vec<(TaskId, TaskManagementRequest)>,
 }
@@ -112,7 +112,7 @@ impl CrossConnectionWork {
     /// True when there is no such work, which is the common case.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.ripe.is_none() && self.early.is_empty() && self.moves.is_empty()
+        self.next_in_order.is_none() && self.early.is_empty() && self.moves.is_empty()
     }
 
     /// Defers a function until the commands before it have arrived.
@@ -167,11 +167,11 @@ impl FullFeature {
             held_bytes: 0,
             next_text_tag: 0,
             events: VecDeque::new(),
-            roster: Roster(vec![Some(link.cid)]),
+            connections: ConnectionTable(vec![Some(link.cid)]),
             asked_to_leave: false,
             ending: Vec::new(),
-            elsewhere: CrossConnectionWork::default(),
-            orphans: 0,
+            cross_connection: CrossConnectionWork::default(),
+            orphaned_commands: 0,
         }
     }
 
@@ -183,7 +183,7 @@ impl FullFeature {
         link: &mut Link,
         head: Head<'_>,
         data_bytes: usize,
-        short: Short,
+        short: FastPathResult,
         gate: &mut impl Gate,
     ) -> Result<Placement, Violation> {
         let pdu = InitiatorPdu::parse(head.basic)?;
@@ -236,7 +236,7 @@ impl FullFeature {
         let Some(header) = header else { return };
         // The request counts as received before the Reject reports ExpCmdSN.
         if !violation.ends_connection() {
-            self.pass_over(link, header);
+            self.count_as_received(link, header);
         }
         link.reject(self.cmd_sns(), violation, header);
     }
@@ -277,13 +277,13 @@ impl FullFeature {
     /// Runs held actions that are next in order, up to one that another connection must answer.
     pub(crate) fn run_held(&mut self, link: &mut Link) {
         // One action at a time for another connection: the next one may only follow after it.
-        while self.elsewhere.ripe.is_none()
+        while self.cross_connection.next_in_order.is_none()
             && let Some(turn) = self.session.window.take_held()
         {
             self.session.open();
             // An answer uses the connection of its request, and its link is borrowed by the caller only for this one.
             match self.answerer(&turn) {
-                Some(slot) if slot != link.slot => self.elsewhere.ripe = Some((slot, turn)),
+                Some(slot) if slot != link.slot => self.cross_connection.next_in_order = Some((slot, turn)),
                 _ => self.run(link, turn),
             }
         }
@@ -293,11 +293,11 @@ impl FullFeature {
     /// connection still exists or not.
     pub(crate) fn take_next_action(&mut self) -> Option<(usize, OrderedAction)> {
         // A request in CmdSN order precedes deferred immediate functions.
-        if self.elsewhere.ripe.is_some() {
-            return self.elsewhere.ripe.take();
+        if self.cross_connection.next_in_order.is_some() {
+            return self.cross_connection.next_in_order.take();
         }
         let expected = self.session.window.expected();
-        while let Some((id, request)) = self.elsewhere.take_due(expected) {
+        while let Some((id, request)) = self.cross_connection.take_due(expected) {
             if let Some(slot) = self.slot_of(id) {
                 return Some((slot, OrderedAction::TaskManagement(id, request)));
             }
@@ -319,7 +319,7 @@ impl FullFeature {
     /// Source: RFC 7143 §4.2.3.3 (b).
     pub(crate) fn is_early(&self, request: &TaskManagementRequest) -> bool {
         // With one connection the order of the bytes guarantees that all preceding commands have arrived.
-        self.roster.is_several() && request.immediate && self.session.window.expected().precedes(request.cmd_sn)
+        self.connections.is_several() && request.immediate && self.session.window.expected().precedes(request.cmd_sn)
     }
 
     /// Returns the slot of the connection of a task; `None` when that connection is lost.
@@ -337,8 +337,8 @@ impl FullFeature {
     /// the units of the affected commands.
     ///
     /// Source: RFC 7143 §7.6.
-    pub(crate) fn lose(&mut self, slot: usize) -> BTreeSet<Lun> {
-        self.roster.lose(slot);
+    pub(crate) fn lose_connection(&mut self, slot: usize) -> BTreeSet<Lun> {
+        self.connections.remove(slot);
         let mut bereaved = BTreeSet::new();
         for id in self.session.matching(|task| task.slot == Some(slot)) {
             let task = self.session.find_mut(id).expect("it was there a moment ago");
@@ -347,7 +347,7 @@ impl FullFeature {
                 // The tag is free for the initiator at once, although the driver still executes the command.
                 task.slot = None;
                 self.session.untag(id);
-                self.orphans += 1;
+                self.orphaned_commands += 1;
             } else {
                 self.remove(id);
             }
@@ -356,7 +356,7 @@ impl FullFeature {
     }
 
     /// Reports the lost commands of these units to the driver, and resumes delivery.
-    pub(crate) fn go_on(&mut self, bereaved: BTreeSet<Lun>) {
+    pub(crate) fn resume_delivery(&mut self, bereaved: BTreeSet<Lun>) {
         // One event per unit: the SCSI layer establishes one unit attention, regardless of the number of lost commands.
         self.events.extend(bereaved.into_iter().map(Event::CommandsLost));
         self.deliver();
@@ -378,8 +378,8 @@ impl FullFeature {
             self.held_bytes -= command.held_bytes;
         }
         if task.slot.is_none() {
-            assert!(self.orphans > 0, "every command whose connection is lost is counted");
-            self.orphans -= 1;
+            assert!(self.orphaned_commands > 0, "every command whose connection is lost is counted");
+            self.orphaned_commands -= 1;
         }
         self.session.remove(id)
     }
@@ -398,14 +398,14 @@ impl FullFeature {
     pub(crate) fn run(&mut self, link: &mut Link, turn: OrderedAction) {
         match turn {
             OrderedAction::Pass => {}
-            OrderedAction::Command(id) => self.handle_turn(id),
+            OrderedAction::Command(id) => self.handle_in_order(id),
             OrderedAction::TaskManagement(id, request) => self.start_task_management(link, id, &request),
             OrderedAction::Logout(_, request) => self.handle_logout(link, &request),
         }
     }
 
     /// Counts a rejected request that leaves the connection intact as received (RFC 7143 §7.3).
-    fn pass_over(&mut self, link: &mut Link, header: &Bhs) {
+    fn count_as_received(&mut self, link: &mut Link, header: &Bhs) {
         const IMMEDIATE: u8 = 0x40;
         // Data-Out and SNACK carry no CmdSN.
         let numbered = !matches!(Opcode::of(header), Ok(Opcode::DataOut | Opcode::SnackRequest));

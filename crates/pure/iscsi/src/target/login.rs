@@ -52,13 +52,13 @@ impl LoginPhase {
         self.advance(link, events)
     }
 
-    pub(crate) fn place(
+    pub(crate) fn assign_session(
         &mut self,
         link: &mut Link,
         events: &mut VecDeque<Event>,
         session: Result<Tsih, NoSession>,
     ) -> Option<Box<Negotiated>> {
-        self.login.place(session);
+        self.login.assign_session(session);
         self.advance(link, events)
     }
 
@@ -78,8 +78,8 @@ impl LoginPhase {
                     response.emit(SegmentLengths::data(text.len()), &mut header);
                     link.transmit.push(&header, &text);
                 }
-                TargetStep::Ask(question) => events.push_back(Event::Login(question)),
-                TargetStep::Proven => events.push_back(Event::Proven),
+                TargetStep::Authorize(question) => events.push_back(Event::Login(question)),
+                TargetStep::Authenticated => events.push_back(Event::Authenticated),
                 // The loop ends here: the remaining work belongs to full feature phase.
                 TargetStep::FullFeature(negotiated) => return Some(negotiated),
                 TargetStep::Failed { status, fault, login } => {
@@ -87,7 +87,7 @@ impl LoginPhase {
                     link.close(match fault {
                         None => CloseReason::LoginRefused(status),
                         Some(Fault::Violation(violation)) => CloseReason::Violation(violation),
-                        Some(Fault::Unproven(why)) => CloseReason::Unproven(why),
+                        Some(Fault::AuthFailure(why)) => CloseReason::AuthenticationFailed(why),
                     });
                 }
             }

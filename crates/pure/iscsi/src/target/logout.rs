@@ -10,24 +10,24 @@ use crate::pdu::{
 use crate::session::window::CmdSns;
 
 /// Time2Wait of zero: a returning initiator waits for the remains of the old session at the target anyway.
-const COME_BACK_AT_ONCE: u16 = 0;
+const NO_TIME2WAIT: u16 = 0;
 
 /// Session dropped, with no tasks to return to (Time2Retain zero).
-const FOR_GOOD: AsyncEvent = AsyncEvent::SessionDropped { time2wait_s: COME_BACK_AT_ONCE, time2retain_s: 0 };
+const SESSION_DROPPED: AsyncEvent = AsyncEvent::SessionDropped { time2wait_s: NO_TIME2WAIT, time2retain_s: 0 };
 
 impl FullFeature {
     /// Executes a logout request.
     ///
     /// Source: RFC 7143 §11.9.1, §11.14, §11.15.
     pub(crate) fn handle_logout(&mut self, link: &mut Link, request: &LogoutRequest) {
-        let named = self.roster.slot_of(request.cid);
+        let named = self.connections.slot_of(request.cid);
         let outcome = match (request.reason, named) {
             (LogoutReason::CloseSession, _) => {
                 // A logout of the session ends all of its connections (RFC 7143 §11.14.1).
-                self.ending = self.roster.others(link.slot).map(|slot| (slot, CloseReason::LoggedOut)).collect();
+                self.ending = self.connections.others(link.slot).map(|slot| (slot, CloseReason::LoggedOut)).collect();
                 // The initiator follows a request of ours to log out; the message tells it that it need not wait.
                 if self.asked_to_leave {
-                    link.send_async(self.cmd_sns(), Lun(0), FOR_GOOD, &[]);
+                    link.send_async(self.cmd_sns(), Lun(0), SESSION_DROPPED, &[]);
                 }
                 link.close(CloseReason::LoggedOut);
                 LogoutOutcome::Closed
@@ -62,7 +62,7 @@ impl FullFeature {
             stat_sn: link.take_stat_sn(),
             exp_cmd_sn,
             max_cmd_sn,
-            time2wait_s: COME_BACK_AT_ONCE,
+            time2wait_s: NO_TIME2WAIT,
             time2retain_s: if retains { self.negotiated.time2retain_s } else { 0 },
         };
         let mut header = [0; 48];
@@ -73,8 +73,8 @@ impl FullFeature {
     /// Ends the session behind its queued output, and announces that the initiator may log in again at once.
     pub(crate) fn end_session(&mut self, link: &mut Link, reason: CloseReason) {
         // The message precedes the end of the byte stream on this connection.
-        link.send_async(self.cmd_sns(), Lun(0), FOR_GOOD, &[]);
-        self.ending = self.roster.others(link.slot).map(|slot| (slot, reason)).collect();
+        link.send_async(self.cmd_sns(), Lun(0), SESSION_DROPPED, &[]);
+        self.ending = self.connections.others(link.slot).map(|slot| (slot, reason)).collect();
         link.close(reason);
     }
 
@@ -85,7 +85,7 @@ impl FullFeature {
     /// connection reports nothing: Linux waits the negotiated DefaultTime2Wait unless this message arrived before.
     pub(crate) fn announce_end(&mut self, link: &mut Link, cid: Option<Cid>) {
         let time2retain_s = if self.keeps_tasks() { self.negotiated.time2retain_s } else { 0 };
-        let time2wait_s = COME_BACK_AT_ONCE;
+        let time2wait_s = NO_TIME2WAIT;
         let event = match cid {
             Some(Cid(cid)) => AsyncEvent::ConnectionDropped { cid, time2wait_s, time2retain_s },
             None => AsyncEvent::SessionDropped { time2wait_s, time2retain_s },

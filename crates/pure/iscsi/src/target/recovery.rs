@@ -5,7 +5,7 @@
 
 use super::full_feature::FullFeature;
 use super::link::Link;
-use super::sent::{STATUSES_MAX, What};
+use super::sent::{STATUSES_MAX, SentContent};
 use super::task::{Progress, Responding, Task};
 use crate::Violation;
 use crate::pdu::{
@@ -131,7 +131,7 @@ impl FullFeature {
         let stat_sn = link.sent.stat_sn_of(tag).ok_or(Violation::SnackOfNothing)?;
         let Some((at, mut status)) = link.sent.take(stat_sn) else { return Err(Violation::SnackOfNothing) };
         let mut sent = 0;
-        if let What::Answer(answer) = &mut status.what {
+        if let SentContent::Answer(answer) = &mut status.content {
             sent = answer.data_in_pdus_in_all();
             answer.send_pdus_again(link, self.cmd_sns(), run(snack, answer.data_in_pdus));
             // The last PDU of a response carries the status, so it is built separately.
@@ -154,9 +154,9 @@ impl FullFeature {
         for stat_sn in (0..count).map(|n| from.plus(n)) {
             // Taken out and put back, because sending borrows the connection.
             let (at, status) = link.sent.take(stat_sn).ok_or(Violation::SnackOfNothing)?;
-            match &status.what {
-                What::Pdu(header, data) => link.transmit.push(&renewed(header, exp_cmd_sn, max_cmd_sn), data),
-                What::Answer(answer) => answer.send_status(link, self.cmd_sns(), stat_sn),
+            match &status.content {
+                SentContent::Pdu(header, data) => link.transmit.push(&renewed(header, exp_cmd_sn, max_cmd_sn), data),
+                SentContent::Answer(answer) => answer.send_status(link, self.cmd_sns(), stat_sn),
             }
             link.sent.put(at, status);
         }
@@ -180,7 +180,7 @@ impl FullFeature {
         }
         let stat_sn = link.sent.stat_sn_of(tag).ok_or(Violation::SnackOfNothing)?;
         let Some((at, mut status)) = link.sent.take(stat_sn) else { return Err(Violation::SnackOfNothing) };
-        if let What::Answer(answer) = &mut status.what {
+        if let SentContent::Answer(answer) = &mut status.content {
             begin(answer);
             answer.send_left(link, self.cmd_sns());
             answer.send_status(link, self.cmd_sns(), stat_sn);

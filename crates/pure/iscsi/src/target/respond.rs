@@ -3,7 +3,7 @@
 use super::event::Response;
 use super::full_feature::FullFeature;
 use super::link::Link;
-use super::task::{CommandTask, Moves, Progress, Responding, Task};
+use super::task::{CommandTask, Progress, Responding, Task, TransferLengths};
 use crate::pdu::{
     DataIn, DataInStatus, DataSn, InitiatorTaskTag, Lun, Residual, ScsiResponse, SegmentLengths, ServiceResponse,
     StatSn, TargetTransferTag,
@@ -33,7 +33,7 @@ impl FullFeature {
         assert!(command.progress != Progress::Responding, "a command is answered once");
         command.progress = Progress::Responding;
         // The number of R2Ts is part of ExpDataSN in the SCSI Response of a write.
-        let mut answer = Responding::new((id, tag), command.moves(), response, link, burst_bytes_max);
+        let mut answer = Responding::new((id, tag), command.transfer_lengths(), response, link, burst_bytes_max);
         answer.solicitations = command.data_out.solicitations();
         if link.responding.is_empty() && link.transmit.has_room() && !answer.is_left() {
             // Common case: a single PDU with nothing queued before it.
@@ -45,7 +45,13 @@ impl FullFeature {
 
     /// Queues a single-PDU response to a command that never was a task. It cannot be retransmitted.
     #[inline]
-    pub(crate) fn send_whole(&self, link: &mut Link, tag: InitiatorTaskTag, moves: Moves, response: Response) {
+    pub(crate) fn send_whole(
+        &self,
+        link: &mut Link,
+        tag: InitiatorTaskTag,
+        moves: TransferLengths,
+        response: Response,
+    ) {
         let (residual, read_residual) = moves.residuals(&response);
         let stat_sn = link.take_stat_sn();
         let Response { status, sense, mut data_in, .. } = response;
@@ -115,7 +121,7 @@ impl Responding {
     /// Creates a response of which nothing has been sent.
     pub(crate) fn new(
         (task, tag): (TaskId, InitiatorTaskTag),
-        moves: Moves,
+        moves: TransferLengths,
         response: Response,
         link: &Link,
         burst_bytes_max: u32,
@@ -251,13 +257,13 @@ impl Responding {
 }
 
 impl CommandTask {
-    fn moves(&self) -> Moves {
+    fn transfer_lengths(&self) -> TransferLengths {
         let Self { read, write, expected_out_bytes, expected_in_bytes, .. } = *self;
-        Moves { read, write, expected_out_bytes, expected_in_bytes }
+        TransferLengths { read, write, expected_out_bytes, expected_in_bytes }
     }
 }
 
-impl Moves {
+impl TransferLengths {
     /// Residual of the transfer, and the read residual of a bidirectional command.
     #[inline]
     fn residuals(&self, response: &Response) -> (Residual, Residual) {

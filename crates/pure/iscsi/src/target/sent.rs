@@ -25,12 +25,12 @@ pub(crate) struct Sent {
 #[derive(Debug)]
 pub(crate) struct Status {
     pub(crate) stat_sn: StatSn,
-    pub(crate) what: What,
+    pub(crate) content: SentContent,
 }
 
 /// PDU or response that carried a status.
 #[derive(Debug)]
-pub(crate) enum What {
+pub(crate) enum SentContent {
     /// Single PDU.
     Pdu(Box<Bhs>, Vec<u8>),
     /// Response to a command, in its state before the last PDU.
@@ -73,7 +73,7 @@ impl Sent {
 
     /// Returns the StatSN of the response to the command with this tag.
     pub(crate) fn stat_sn_of(&self, tag: InitiatorTaskTag) -> Option<StatSn> {
-        let is_it = |status: &&Status| matches!(&status.what, What::Answer(answer) if answer.tag == tag);
+        let is_it = |status: &&Status| matches!(&status.content, SentContent::Answer(answer) if answer.tag == tag);
         self.statuses.iter().find(is_it).map(|status| status.stat_sn)
     }
 
@@ -87,19 +87,19 @@ impl Sent {
         let (_, status) = self.take(self.stat_sn_of(tag)?)?;
         // The response is not put back, so its bytes no longer count.
         self.bytes -= status.bytes();
-        match status.what {
-            What::Answer(answer) => Some(*answer),
-            What::Pdu(..) => None,
+        match status.content {
+            SentContent::Answer(answer) => Some(*answer),
+            SentContent::Pdu(..) => None,
         }
     }
 }
 
 impl Status {
     fn bytes(&self) -> usize {
-        match &self.what {
-            What::Pdu(_, data) => data.len(),
+        match &self.content {
+            SentContent::Pdu(_, data) => data.len(),
             // The data of a response is a reference to the driver's buffers, which stay allocated until it is dropped.
-            What::Answer(answer) => answer.response.data_in.len(),
+            SentContent::Answer(answer) => answer.response.data_in.len(),
         }
     }
 }
@@ -112,7 +112,7 @@ impl Link {
         if self.recovers {
             // `push_status` is called after the number was taken.
             let stat_sn = self.stat_sn.minus(1);
-            self.sent.push(Status { stat_sn, what: What::Pdu(Box::new(*header), data.to_vec()) });
+            self.sent.push(Status { stat_sn, content: SentContent::Pdu(Box::new(*header), data.to_vec()) });
         }
     }
 
@@ -120,7 +120,7 @@ impl Link {
     #[inline]
     pub(crate) fn keep_answer(&mut self, stat_sn: StatSn, answer: Responding) {
         if self.recovers {
-            self.sent.push(Status { stat_sn, what: What::Answer(Box::new(answer)) });
+            self.sent.push(Status { stat_sn, content: SentContent::Answer(Box::new(answer)) });
         }
     }
 }

@@ -7,7 +7,7 @@ use super::full_feature::FullFeature;
 use super::{CloseReason, CommandSnapshot, Config};
 use crate::login::{FailedLogin, Grant, LoginStatus, NoSession};
 use crate::pdu::{AsyncEvent, Cid, CmdSn, Lun, StatSn, TaskFunctionOutcome, TaskManagementRequest, Tsih};
-use crate::receive::UnderWay;
+use crate::receive::PduProgress;
 use crate::session::TaskId;
 use crate::transmit::SendSlices;
 use shard::Time;
@@ -28,7 +28,7 @@ pub struct Session {
     config: Rc<Config>,
     connections: Vec<Connection>,
     shared: Shared,
-    fences: Vec<Fence>,
+    pending_tmf_responses: Vec<PendingTmfResponse>,
     /// Time of the next check for missing solicited data, above error recovery level 0.
     looks_at: Option<Time>,
     now: Time,
@@ -48,13 +48,13 @@ pub struct ConnectionFacts {
 }
 
 /// Maximum number of lost connections whose tasks await reassignment.
-const STRANDED_MAX: usize = 32;
+const SUSPENDED_MAX: usize = 32;
 
 /// Response to a task management function that waits for acknowledgements on other connections.
 ///
 /// Source: RFC 7143 §4.2.2.3.1, §4.2.3.3.
 #[derive(Debug)]
-struct Fence {
+struct PendingTmfResponse {
     task: TaskId,
     outcome: TaskFunctionOutcome,
     /// Slots with the StatSN that must be acknowledged there.
@@ -71,7 +71,7 @@ impl Session {
         // A wrong configuration is a bug of the caller: no peer can cause it.
         config.check();
         let connections = vec![Connection::new(config.clone(), random, now)];
-        Self { config, connections, shared: Shared::default(), fences: Vec::new(), looks_at: None, now }
+        Self { config, connections, shared: Shared::default(), pending_tmf_responses: Vec::new(), looks_at: None, now }
     }
 
     /// Creates a session after its login, for tests of full feature phase.
@@ -116,7 +116,7 @@ impl Session {
     pub fn join(&mut self, joining: &Joining, now: Time) -> Option<usize> {
         let full_feature = self.shared.full_feature.as_deref()?;
         let cid = joining.negotiated.identity.cid;
-        let reinstated = full_feature.roster.slot_of(cid);
+        let reinstated = full_feature.connections.slot_of(cid);
         let live = self.connections.iter().filter(|connection| connection.is_live()).count();
         // A reinstated connection is replaced, so it does not count against MaxConnections.
         if reinstated.is_none() && live >= usize::from(full_feature.negotiated.connections_max) {
@@ -139,7 +139,7 @@ impl Session {
         if let Some(old) = reinstated.filter(|&old| self.connections[old].is_open()) {
             self.drop_connection(old, CloseReason::Reinstated);
         }
-        self.shared.full_feature.as_deref_mut()?.roster.register(slot, cid);
+        self.shared.full_feature.as_deref_mut()?.connections.register(slot, cid);
         Some(slot)
     }
 
@@ -180,14 +180,14 @@ impl Session {
             left -= 1;
         }
         // The PDUs may have acknowledged statuses for which a task management response waits.
-        self.open_fences();
+        self.send_due_tmf_responses();
         self.settle(now);
         // The recovery timer starts with the first traffic; an idle connection has no outstanding data.
         if self.looks_at.is_none() && self.connections[slot].link().recovers {
             self.looks_at = Some(now + self.config.recovery_interval);
         }
         // Pending work is a limit that was reached, or an incomplete PDU whose rest may already be in the buffer.
-        left == 0 && !matches!(self.under_way(slot), UnderWay::Begun([]))
+        left == 0 && !matches!(self.pdu_progress(slot), PduProgress::Buffered([]))
     }
 
     /// Returns the next event, if any.
@@ -206,8 +206,8 @@ impl Session {
     /// Assigns the session of an authenticated login, or refuses one.
     ///
     /// *Panics*: when the session has handle zero, which denotes none.
-    pub fn place(&mut self, session: Result<Tsih, NoSession>, now: Time) {
-        self.connections[0].place(&mut self.shared, session);
+    pub fn assign_session(&mut self, session: Result<Tsih, NoSession>, now: Time) {
+        self.connections[0].assign_session(&mut self.shared, session);
         self.settle(now);
     }
 
@@ -252,8 +252,8 @@ impl Session {
                 full_feature.send_ping(connection.link());
             }
         }
-        self.fences.push(Fence { task, outcome, waits });
-        self.open_fences();
+        self.pending_tmf_responses.push(PendingTmfResponse { task, outcome, waits });
+        self.send_due_tmf_responses();
         self.settle(self.now);
     }
 
@@ -318,10 +318,10 @@ impl Session {
 
     /// Lists the unanswered commands, in no particular order.
     #[must_use]
-    pub fn standing(&self) -> Vec<CommandSnapshot> {
+    pub fn command_snapshots(&self) -> Vec<CommandSnapshot> {
         let tasks = self.shared.full_feature.as_deref().map(|full_feature| full_feature.session.tasks());
         let all = tasks.into_iter().flat_map(|tasks| tasks.iter());
-        all.filter_map(|(task, one)| one.standing(task)).collect()
+        all.filter_map(|(task, one)| one.snapshot(task)).collect()
     }
 
     /// Ends the session at once and discards unsent output.
@@ -370,8 +370,8 @@ impl Session {
 
     /// Returns the progress of the PDU that is being received on the connection in `slot`.
     #[must_use]
-    pub fn under_way(&self, slot: usize) -> UnderWay<'_> {
-        self.connections[slot].input().under_way()
+    pub fn pdu_progress(&self, slot: usize) -> PduProgress<'_> {
+        self.connections[slot].input().pdu_progress()
     }
 
     /// Returns the time at which [`Session::handle_timeout`] is due.
@@ -431,7 +431,7 @@ impl Session {
             }
             full_feature.run_held(connection.link());
         }
-        for (id, request) in std::mem::take(&mut full_feature.elsewhere.moves) {
+        for (id, request) in std::mem::take(&mut full_feature.cross_connection.moves) {
             self.reassign(id, &request);
         }
     }
@@ -472,11 +472,11 @@ impl Session {
     }
 
     /// Sends the task management responses whose acknowledgements have arrived.
-    fn open_fences(&mut self) {
+    fn send_due_tmf_responses(&mut self) {
         let Some(full_feature) = self.shared.full_feature.as_deref_mut() else { return };
         let connections = &mut self.connections;
         // Taken out: those that still wait are put back.
-        for mut fence in std::mem::take(&mut self.fences) {
+        for mut fence in std::mem::take(&mut self.pending_tmf_responses) {
             fence.waits.retain(|&(slot, stat_sn)| {
                 // A connection that has ended acknowledges nothing any more, so it is not waited for.
                 let connection = &mut connections[slot];
@@ -486,7 +486,7 @@ impl Session {
                 Some(slot) if fence.waits.is_empty() => {
                     full_feature.respond_task_management(connections[slot].link(), fence.task, fence.outcome);
                 }
-                Some(_) => self.fences.push(fence),
+                Some(_) => self.pending_tmf_responses.push(fence),
                 // The task management task ended with its connection, so its response has no receiver.
                 None => {}
             }
@@ -532,18 +532,18 @@ impl Session {
             // A deliberate end retains nothing. The limit on stranded connections protects memory against an initiator
             // that loses one after the other.
             let for_good = matches!(reason, CloseReason::LoggedOut | CloseReason::ColdReset | CloseReason::Dropped)
-                || stranded >= STRANDED_MAX;
+                || stranded >= SUSPENDED_MAX;
             if connection.is_live() && full_feature.keeps_tasks() && !for_good {
                 let retained = Duration::from_secs(full_feature.negotiated.time2retain_s.into());
                 connection.suspend(full_feature, reason, self.now + retained);
             } else if connection.is_open() || for_good {
                 connection.end(reason);
-                bereaved = full_feature.lose(slot);
+                bereaved = full_feature.lose_connection(slot);
             }
             // As long as one connection is alive or stranded, the session and its tasks continue.
             if self.connections.iter().any(|connection| connection.is_live() || connection.awaits_reassignment()) {
-                full_feature.go_on(bereaved);
-                return self.open_fences();
+                full_feature.resume_delivery(bereaved);
+                return self.send_due_tmf_responses();
             }
             // Events that were not polled yet precede the final one.
             self.shared.events.append(&mut full_feature.events);

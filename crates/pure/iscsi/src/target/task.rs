@@ -1,7 +1,7 @@
 //! Task of a target session, from its request to its last response PDU.
 
 use super::data_out::DataOut;
-use super::event::{Cdb, Enrolment, Response, SendTargets};
+use super::event::{Cdb, Response, SendTargets, WaitGuard};
 use crate::pdu::{CmdSn, InitiatorTaskTag, Lun, Residual, TargetTransferTag, TaskAttribute, TaskFunction};
 use crate::session::TaskId;
 use crate::session::tasks::Tagged;
@@ -23,7 +23,7 @@ pub(crate) struct Task {
     /// Time of arrival, as the gate reports it.
     pub(crate) since: Time,
     /// Task management function that will end the task.
-    pub(crate) doomed_by: Option<TaskId>,
+    pub(crate) affected_by: Option<TaskId>,
     pub(crate) kind: Kind,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct CommandTask {
     pub(crate) held_bytes: usize,
     pub(crate) data_out: DataOut,
     /// True when its data is not wanted: it is delivered without data.
-    pub(crate) forgone: bool,
+    pub(crate) without_data: bool,
     /// True when the fast path was tried and the gate declined.
     pub(crate) declined: bool,
     /// Payload that counts as received and is still being placed.
@@ -61,14 +61,14 @@ pub(crate) struct CommandTask {
     pub(crate) buf: Option<Buf>,
     pub(crate) progress: Progress,
     /// Object that the gate attached while the command awaits data.
-    pub(crate) enrolment: Option<Enrolment>,
+    pub(crate) wait_guard: Option<WaitGuard>,
     /// Response of a refused command, which waits for announced data to arrive.
     pub(crate) refusal: Option<Box<Response>>,
 }
 
 /// Data direction and length that the initiator announced.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Moves {
+pub(crate) struct TransferLengths {
     pub(crate) read: bool,
     pub(crate) write: bool,
     pub(crate) expected_out_bytes: u32,
@@ -157,12 +157,12 @@ pub struct CommandSnapshot {
     /// Time at which its header arrived.
     pub since: Time,
     /// State of the command.
-    pub stage: Stage,
+    pub stage: CommandStage,
 }
 
 /// State of a command in a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum CommandStage {
     /// Awaits data or a preceding command.
     Receiving,
     /// The driver is executing it.
@@ -173,13 +173,13 @@ pub enum Stage {
 
 impl Task {
     /// Returns the snapshot of a command; `None` for any other task.
-    pub(crate) fn standing(&self, task: TaskId) -> Option<CommandSnapshot> {
+    pub(crate) fn snapshot(&self, task: TaskId) -> Option<CommandSnapshot> {
         let Kind::Command(command) = &self.kind else { return None };
         let stage = match command.progress {
             // Both wait for Data-Out.
-            Progress::Receiving | Progress::Refused => Stage::Receiving,
-            Progress::Running => Stage::Running,
-            Progress::Responding => Stage::Responding,
+            Progress::Receiving | Progress::Refused => CommandStage::Receiving,
+            Progress::Running => CommandStage::Running,
+            Progress::Responding => CommandStage::Responding,
         };
         let (lun, operation_code) = (self.lun.0, command.operation_code);
         Some(CommandSnapshot {

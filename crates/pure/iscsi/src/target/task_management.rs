@@ -38,12 +38,12 @@ impl FullFeature {
             immediate: request.immediate,
             // The age of these tasks is never queried.
             since: Time::default(),
-            doomed_by: None,
+            affected_by: None,
             kind: Kind::TaskManagement(request.function),
         });
         // Commands on other connections may still be in transit and belong to the affected ones.
         if self.is_early(&request) {
-            self.elsewhere.defer(id, request);
+            self.cross_connection.defer(id, request);
             return Ok(());
         }
         let turn = OrderedAction::TaskManagement(id, request);
@@ -62,7 +62,7 @@ impl FullFeature {
                 self.deliver();
                 self.ask(id, request, None);
             }
-            F::TaskReassign if self.keeps_tasks() => self.elsewhere.moves.push((id, *request)),
+            F::TaskReassign if self.keeps_tasks() => self.cross_connection.moves.push((id, *request)),
             F::TaskReassign => {
                 self.respond_task_management(link, id, TaskFunctionOutcome::ReassignmentNotSupported);
             }
@@ -75,12 +75,12 @@ impl FullFeature {
 
     /// Ends the tasks affected by a function that has completed. Otherwise they continue.
     pub(crate) fn finish_affected(&mut self, id: TaskId, outcome: TaskFunctionOutcome) {
-        for doomed in self.session.matching(|task| task.doomed_by == Some(id)) {
+        for doomed in self.session.matching(|task| task.affected_by == Some(id)) {
             // Running commands end only after the driver has confirmed the function.
             if outcome == TaskFunctionOutcome::Complete {
                 self.remove(doomed);
             } else if let Some(task) = self.session.find_mut(doomed) {
-                task.doomed_by = None;
+                task.affected_by = None;
             }
         }
         self.deliver();
@@ -115,7 +115,7 @@ impl FullFeature {
         let Some(task) = self.session.find_mut(referenced) else { return };
         // Only the driver can stop a command that it is executing; all other states end here.
         if task.command().is_some_and(|command| command.progress == Progress::Running) {
-            task.doomed_by = Some(id);
+            task.affected_by = Some(id);
             return self.ask(id, request, Some(referenced));
         }
         self.remove(referenced);
@@ -158,7 +158,7 @@ impl FullFeature {
             let Some(task) = self.session.find_mut(affected) else { continue };
             match task.command().map(|command| command.progress) {
                 Some(Progress::Running | Progress::Responding) => {
-                    task.doomed_by.get_or_insert(id);
+                    task.affected_by.get_or_insert(id);
                 }
                 _ => {
                     self.remove(affected);

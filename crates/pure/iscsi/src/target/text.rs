@@ -100,7 +100,7 @@ impl FullFeature {
             immediate: request.immediate,
             // The age of these tasks is never queried.
             since: Time::default(),
-            doomed_by: None,
+            affected_by: None,
             kind: Kind::Text(TextTask::new(TargetTransferTag(self.next_text_tag))),
         });
         link.text = Some(id);

@@ -2,7 +2,7 @@
 
 use super::rig::*;
 use crate::pdu::{Lun, TargetTransferTag};
-use crate::target::{CloseReason, Enrolment, Event, Gate, Response, Verdict};
+use crate::target::{CloseReason, Event, Gate, Response, Verdict, WaitGuard};
 use crate::{Negotiated, Violation};
 
 fn unsolicited(tag: u32, data_sn: u32, offset: u32, is_final: bool) -> Out {
@@ -205,7 +205,7 @@ impl Gate for Counts {
         Verdict::TAKE_ALL
     }
 
-    fn enrol(&mut self, lun: Lun) -> Option<Enrolment> {
+    fn begin_wait(&mut self, lun: Lun) -> Option<WaitGuard> {
         assert_eq!(lun, LUN);
         Some(Box::new(self.0.clone()))
     }
@@ -217,14 +217,14 @@ fn enrolment_lives_as_long_as_a_command_waits_and_is_handed_out_with_it() {
     let (waiting, mut gate) = (|| std::rc::Rc::strong_count(&shares) - 2, Counts(shares.clone()));
     let mut rig = Rig::new();
     rig.receive_through(&command(1, rig.cmd_sn, writes(1000), &pattern(1000)), &mut gate);
-    assert!(rig.expect_command().enrolment.is_none(), "all of its data came with it");
+    assert!(rig.expect_command().wait_guard.is_none(), "all of its data came with it");
     rig.receive_through(&command(2, rig.cmd_sn + 1, writes(4096), &[]), &mut gate);
     assert_eq!(waiting(), 1);
     let transfer_tag = last_transfer_tag(&rig.sent());
     let out = Out { tag: 2, transfer_tag, lun: LUN, data_sn: 0, offset: 0, is_final: true };
     rig.receive(&data_out(out, &pattern(4096)));
     let command_with_data = rig.expect_command();
-    assert!(command_with_data.enrolment.is_some_and(|enrolment| enrolment.is::<std::rc::Rc<()>>()));
+    assert!(command_with_data.wait_guard.is_some_and(|enrolment| enrolment.is::<std::rc::Rc<()>>()));
     assert_eq!(waiting(), 0);
     rig.receive_through(&command(3, rig.cmd_sn + 2, writes(4096), &[]), &mut gate);
     assert_eq!(waiting(), 1);
@@ -256,7 +256,7 @@ struct Forgoes;
 
 impl Gate for Forgoes {
     fn judge(&mut self, _: Lun, _: &[u8], _: u32, _: u32) -> Verdict {
-        Verdict::Forgo
+        Verdict::ExecuteWithoutData
     }
 }
 

@@ -98,7 +98,7 @@ impl Whole {
                         Err(status) => self.target.refuse(status, Time(0)),
                     }
                 }
-                target::Event::Proven => self.target.place(Ok(Tsih(9)), Time(0)),
+                target::Event::Authenticated => self.target.assign_session(Ok(Tsih(9)), Time(0)),
                 target::Event::FullFeature(agreed) => {
                     let proven = agreed.identity.authentication.expect("CHAP was required");
                     let both = if proven.mutual { "both ways" } else { "one way" };
@@ -325,7 +325,7 @@ fn first_login_response_begins_the_count_of_statuses() {
                 target::Event::Login(_) => {
                     target.grant(Grant { auth: Auth::None, portal_group_tag: 1, target_alias: None }, Time(0));
                 }
-                target::Event::Proven => target.place(Ok(Tsih(9)), Time(0)),
+                target::Event::Authenticated => target.assign_session(Ok(Tsih(9)), Time(0)),
                 _ => {}
             }
         }

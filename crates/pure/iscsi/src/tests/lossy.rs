@@ -60,7 +60,7 @@ struct Path {
     losses: usize,
 }
 
-struct Play {
+struct Simulation {
     rig: Rig,
     paths: [Path; 2],
     tasks: Vec<Task>,
@@ -72,7 +72,7 @@ struct Play {
     fault: Option<(usize, Fault)>,
 }
 
-impl Play {
+impl Simulation {
     fn new(fault: Option<(usize, Fault)>) -> Self {
         let agreed = Negotiated {
             error_recovery_level: 2,
@@ -358,11 +358,11 @@ fn split(mut bytes: &[u8]) -> Vec<Vec<u8>> {
 
 #[test]
 fn every_pdu_of_a_trace_may_be_lost_damaged_or_the_last_of_its_connection() {
-    let whole = Play::new(None).play();
+    let whole = Simulation::new(None).play();
     assert!(whole >= 200, "{whole} PDUs without a fault");
     for number in 0..whole {
         for fault in [Fault::Lost, Fault::HeaderDamaged, Fault::DataDamaged, Fault::Cut] {
-            Play::new(Some((number, fault))).play();
+            Simulation::new(Some((number, fault))).play();
         }
     }
 }

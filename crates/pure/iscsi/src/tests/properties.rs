@@ -53,7 +53,11 @@ fn drive(rig: &mut Rig, seen: &mut Vec<String>, said: &mut Vec<u8>) {
                 rig.target.respond_task_management(request.task, TaskFunctionOutcome::Complete);
             }
             Event::SendTargets { task, .. } => rig.target.respond_targets(task, &[]),
-            Event::Login(_) | Event::Proven | Event::FullFeature(_) | Event::CommandsLost(_) | Event::Closed(_) => {}
+            Event::Login(_)
+            | Event::Authenticated
+            | Event::FullFeature(_)
+            | Event::CommandsLost(_)
+            | Event::Closed(_) => {}
         }
     }
     said.extend(rig.sent());

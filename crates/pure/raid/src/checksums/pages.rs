@@ -188,7 +188,7 @@ impl<D: BlockDevice + 'static> Checksums<D> {
                 self.pages.report(Finding::new(address.member, extent, kind, outcome));
             }
         }
-        let older = crate::sabotage::is(crate::sabotage::Bug::OlderPageCopy);
+        let older = crate::bug_injection::is_injected(crate::bug_injection::InjectedBug::OlderPageCopy);
         let all = [a, b].into_iter().flatten().flatten();
         let best = all.max_by_key(|found| if older { u64::MAX - found.stamp } else { found.stamp });
         match best {

@@ -1,10 +1,10 @@
 //! Reads from members that are verified against their checksums.
 
+use crate::bug_injection::{self, InjectedBug};
 use crate::checksums::{Checksums, Pages};
 use crate::geometry::bytes;
 use crate::members::{MemberState, ReadWait};
 use crate::on_disk::entry::Entry;
-use crate::sabotage::{self, Bug};
 use block::{BlockDevice, Extent, IoError, IoErrorKind, Rope};
 use simd::crc32c::{crc32c, crc32c_of_slices};
 use std::rc::Rc;
@@ -114,7 +114,7 @@ fn compare(pages: &Pages, member: u16, extent: Extent, rope: &Rope) -> Option<Op
             }
         }
     });
-    if sabotage::is(Bug::NoCompare) {
+    if bug_injection::is_injected(InjectedBug::NoCompare) {
         return Some(None);
     }
     Some(wrong)

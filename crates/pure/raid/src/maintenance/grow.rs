@@ -1,6 +1,7 @@
 //! Growth to larger members: a segment is appended behind the existing ones, and nothing moves.
 
 use crate::array::Array;
+use crate::bug_injection::{self, InjectedBug};
 use crate::error::GrowError;
 use crate::geometry::Layout;
 use crate::on_disk::area::PAGE_ENTRIES;
@@ -10,7 +11,6 @@ use crate::on_disk::page::PageId;
 use crate::on_disk::segments::Segment;
 use crate::path::{Current, Path};
 use crate::protected::Protected;
-use crate::sabotage::{self, Bug};
 use block::{BlockDevice, Blocks, Buf, Extent, IoError};
 use futures_util::future::join_all;
 use std::ops::Range;
@@ -102,7 +102,7 @@ impl<D: BlockDevice + 'static> Growth<D> {
         let segments = &self.array.checksums.pages.segments;
         // Where no one reads yet: until the anchor, a crash leaves the old size.
         for pages in self.pages_to_make(&segment) {
-            if sabotage::is(Bug::GrowthWithoutPages) {
+            if bug_injection::is_injected(InjectedBug::GrowthWithoutPages) {
                 break;
             }
             self.make_pages(&segment, pages).await?;

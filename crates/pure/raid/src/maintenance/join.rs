@@ -2,6 +2,7 @@
 
 use crate::array::Array;
 use crate::bounds::MEMBERS_MAX;
+use crate::bug_injection::{self, InjectedBug};
 use crate::error::{ArrayError, GrowError};
 use crate::geometry::{Layout, MemberSet};
 use crate::level::Level;
@@ -14,7 +15,6 @@ use crate::on_disk::page::PageId;
 use crate::path::{Current, Path};
 use crate::protected::Protected;
 use crate::reshaping::Reshaping;
-use crate::sabotage::{self, Bug};
 use block::{BlockDevice, Extent};
 use std::rc::{Rc, Weak};
 use std::task::Poll;
@@ -91,7 +91,7 @@ async fn join<D: BlockDevice + 'static>(current: &Current<D>, device: D) -> Resu
     let before = Rc::downgrade(&array.members);
     drop(growth);
     // Moving must not start while commands are in flight that do not lock against it.
-    if !sabotage::is(Bug::NotDrained) {
+    if !bug_injection::is_injected(InjectedBug::NotDrained) {
         drained(&before, current).await;
     }
     Ok(number)
@@ -195,7 +195,7 @@ impl<D: BlockDevice + 'static> Growth<D> {
             anchor.absent = anchor.absent.with(number);
         }
         let others = self.array.members.counted() - anchor.absent;
-        if sabotage::is(Bug::OthersToldFirst) {
+        if bug_injection::is_injected(InjectedBug::OthersToldFirst) {
             self.array.log.put_anchor(&anchor, others).await?;
         }
         if reshape.is_some() {

@@ -1,5 +1,6 @@
 //! Metadata side of a rebuild: the pages that belong on the member, and the regions that it had missed.
 
+use crate::bug_injection::{self, InjectedBug};
 use crate::checksums::cache::Pins;
 use crate::error::RebuildError;
 use crate::geometry::{Layout, MemberSet, Rows};
@@ -7,7 +8,6 @@ use crate::maintenance::rebuild::Rebuild;
 use crate::members::Ops;
 use crate::on_disk::page::PageId;
 use crate::protected::Protected;
-use crate::sabotage::{self, Bug};
 use block::{BlockDevice, Extent, IoError};
 use shard::RangeGuard;
 use std::ops::Range;
@@ -25,7 +25,7 @@ impl<D: BlockDevice + 'static> Rebuild<'_, D> {
         let mut all = stripes.to_vec();
         if let Some(array) = self.protected
             && self.members.place(self.member).is_returned()
-            && !sabotage::is(Bug::LatecomersForgotten)
+            && !bug_injection::is_injected(InjectedBug::LatecomersForgotten)
         {
             // Both wait for these commands: the first for locked writes, the second for fresh ones.
             array.locks.passed().await;
@@ -72,7 +72,7 @@ impl<D: BlockDevice + 'static> Rebuild<'_, D> {
         let Some(array) = self.protected else { return Ok(()) };
         let member = self.member;
         self.members.begin_joining(member);
-        if !sabotage::is(Bug::JoinsAmidCheckpoint) {
+        if !bug_injection::is_injected(InjectedBug::JoinsAmidCheckpoint) {
             // A running checkpoint started without the member.
             array.log.end_of_checkpoint().await;
         }

@@ -1,10 +1,10 @@
 //! Return of a member whose content is unchanged since it left.
 
 use crate::array::Array;
+use crate::bug_injection::{self, InjectedBug};
 use crate::error::{Rejected, RejoinError};
 use crate::members::{MemberState, admit};
 use crate::redo::anchors::newest_on;
-use crate::sabotage::{self, Bug};
 use block::BlockDevice;
 use std::ops::Range;
 
@@ -45,7 +45,7 @@ impl<D: BlockDevice + 'static> Array<D> {
                 let (epoch, number) = own.last_anchor[usize::from(member)];
                 // The last anchor may or may not have reached it when it left.
                 let is_as_it_left = found.epoch <= epoch && found.number.abs_diff(number) <= 1;
-                if !is_as_it_left && !sabotage::is(Bug::StaleMember) {
+                if !is_as_it_left && !bug_injection::is_injected(InjectedBug::StaleMember) {
                     return Err(RejoinError::NotTheOne(Rejected::Stale));
                 }
             }

@@ -1,10 +1,10 @@
 //! Regions that absent members have missed; they are stored in the anchors.
 
+use crate::bug_injection::{self, InjectedBug};
 use crate::geometry::Layout;
 use crate::on_disk::area::PAGE_ENTRIES;
 use crate::on_disk::regions::Regions;
 use crate::on_disk::segments::Segments;
-use crate::sabotage::{self, Bug};
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
@@ -31,7 +31,7 @@ impl MissedRegions {
 
     /// Adds these blocks, which are about to be written without the absent members.
     pub(crate) fn add(&self, blocks: &[(u64, u64)]) {
-        if !sabotage::is(Bug::NothingMissed) {
+        if !bug_injection::is_injected(InjectedBug::NothingMissed) {
             let mut missed = self.regions.borrow_mut();
             blocks
                 .iter()

@@ -7,7 +7,7 @@
 use crate::members::Members;
 use crate::members::op::{Op, Ops};
 use block::{BlockDevice, Extent, IoError, IoErrorKind, Lba, View, Written};
-use shard::WANT_OF_SPACE_PAUSES;
+use shard::NO_SPACE_PAUSES;
 use std::rc::Rc;
 
 impl<D: BlockDevice + 'static> Members<D> {
@@ -59,7 +59,7 @@ impl<D: BlockDevice + 'static> Members<D> {
         extent: Extent,
     ) -> Vec<(u16, Extent)> {
         let Some(pause) = self.shared.pause.clone() else { return refused };
-        for duration in WANT_OF_SPACE_PAUSES {
+        for duration in NO_SPACE_PAUSES {
             if refused.is_empty() || self.stopped_by().is_some() {
                 break;
             }

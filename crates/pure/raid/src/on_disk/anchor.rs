@@ -5,7 +5,7 @@ use crate::bounds::{BLOCK_BYTES, GROWTHS_MAX, MEMBERS_MAX};
 use crate::geometry::MemberSet;
 use crate::on_disk::regions::Regions;
 use crate::on_disk::wire::{COUNT_MAX, Reader, put};
-use block::sealed::Format;
+use block::frame::Format;
 use block::{Buf, View};
 
 /// Version 3 of anchors and batches; other versions are refused.
@@ -229,7 +229,7 @@ mod tests {
             assert!(Anchor::parse(&anchor.emit()).is_none(), "change {at}");
         }
         for byte in [0, 9, 40, 1100, 5000, 12_287] {
-            let mut torn = view.clone().thaw();
+            let mut torn = view.clone().into_buf();
             torn[byte] ^= 4;
             assert!(Anchor::parse(&torn).is_none(), "byte {byte}");
         }

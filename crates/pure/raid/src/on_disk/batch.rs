@@ -4,7 +4,7 @@
 use crate::bounds::BLOCK_BYTES;
 use crate::on_disk::entry::Entry;
 use crate::on_disk::wire::{COUNT_MAX, Reader, put};
-use block::sealed::Format;
+use block::frame::Format;
 use block::{Buf, View};
 use smallvec::SmallVec;
 
@@ -173,7 +173,7 @@ pub(crate) fn emit(header: &Header, records: &[u8], images: &[View]) -> View {
 
 /// Decodes the header in the first block of a batch; the checksum of the table is verified by [`parse`].
 pub(crate) fn parse_header(block: &[u8]) -> Option<Header> {
-    let mut reader = Reader(block.get(16..).filter(|_| FORMAT.is_meant(block))?);
+    let mut reader = Reader(block.get(16..).filter(|_| FORMAT.has_magic(block))?);
     let id = reader.array::<16>()?;
     let (epoch, number, settled) = (reader.u64()?, reader.u64()?, reader.u64()?);
     let (blocks, table_bytes, records) = (reader.u32()?, reader.u32()?, reader.u32()?);
@@ -295,7 +295,7 @@ mod tests {
         assert_eq!((header.second_table(), &twice[3 * 4096..]), (Some(20), &twice[..4096]));
         assert_eq!(parse(&twice[3 * 4096..], &header), Some(found), "the second table is as good as the first");
         for byte in [17, 40, 68, 72, 80, table_bytes - 1] {
-            let mut torn = bytes.clone().thaw();
+            let mut torn = bytes.clone().into_buf();
             torn[byte] ^= 1;
             let header = parse_header(&torn);
             assert!(header.is_none_or(|header| parse(&torn, &header).is_none()), "byte {byte}");

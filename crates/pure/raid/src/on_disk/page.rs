@@ -4,7 +4,7 @@ use crate::bounds::{BLOCK_BYTES, MEMBERS_MAX};
 use crate::on_disk::area::PAGE_ENTRIES;
 use crate::on_disk::entry::Entry;
 use crate::on_disk::wire::{COUNT_MAX, Reader, put};
-use block::sealed::Format;
+use block::frame::Format;
 use block::{Buf, Extent, View};
 use std::ops::Range;
 
@@ -69,14 +69,14 @@ pub(crate) fn emit(id: [u8; 16], page: PageId, stamp: u64, entries: &Entries) ->
 
 /// True for a block with the magic of a page, whether it is intact or not.
 pub(crate) fn is_meant(block: &[u8]) -> bool {
-    FORMAT.is_meant(block)
+    FORMAT.has_magic(block)
 }
 
 /// Decodes the block if it is this page and intact.
 pub(crate) fn parse(block: &[u8], id: [u8; 16], page: PageId) -> Option<Found> {
     let (is, found) = parse_any(block, id)?;
     // A misdirected write of another page is as wrong as a damaged one.
-    (is == page || crate::sabotage::is(crate::sabotage::Bug::AnyPage)).then_some(found)
+    (is == page || crate::bug_injection::is_injected(crate::bug_injection::InjectedBug::AnyPage)).then_some(found)
 }
 
 /// Decodes the block if it is an intact page of the array; returns which.
@@ -112,7 +112,7 @@ mod tests {
         assert!(parse(&block, [7; 16], PageId { member: 2, ..id }).is_none());
         assert!(parse(&block, [7; 16], PageId { page: 8, ..id }).is_none());
         assert!(parse(&emit([7; 16], id, u64::MAX, &entries), [7; 16], id).is_none(), "no array counts so far");
-        let mut torn = block.thaw();
+        let mut torn = block.into_buf();
         torn[4000] ^= 1;
         assert!(parse(&torn, [7; 16], id).is_none());
     }

@@ -8,7 +8,7 @@ use crate::geometry::{MemberSet, Role, Rows, StripePosition};
 use crate::members::{Op, Ops, ReadWait};
 use crate::plain::Plain;
 use crate::stripes::Excluded;
-use block::{Best, BlockDevice, Buf, Extent, IoError, Lba, Rank, View};
+use block::{BestCopy, BlockDevice, Buf, Extent, GenerationFn, IoError, Lba, View};
 
 /// Copy of a block: its member, the content or the error, and its rank.
 struct Copy {
@@ -19,16 +19,16 @@ struct Copy {
 
 impl<D: BlockDevice + 'static> Plain<D> {
     /// Reads as [`BlockDevice::read_best`], for an array without checksums.
-    pub(crate) async fn read_best(&self, extent: Extent, rank: Rank<'_>) -> Result<Best, IoError> {
+    pub(crate) async fn read_best(&self, extent: Extent, rank: GenerationFn<'_>) -> Result<BestCopy, IoError> {
         let block = crate::BLOCK_BYTES as usize;
         // RAID-0 has one copy, so there is nothing to choose.
         if self.stripes.has_no_redundancy() {
-            return Ok(Best { content: self.stripes.read(extent).await?.into_view(), repaired: 0 });
+            return Ok(BestCopy { content: self.stripes.read(extent).await?.into_view(), repaired: 0 });
         }
         let mirrors = self.stripes.layout.copies() > 1;
         let read = self.stripes.read(extent).await;
         let (mut content, is_whole) = match read {
-            Ok(rope) => (rope.into_view().thaw(), true),
+            Ok(rope) => (rope.into_view().into_buf(), true),
             Err(_) => (Buf::zeroed(extent.len.0 as usize * block), false),
         };
         let mut repaired = 0;
@@ -45,11 +45,11 @@ impl<D: BlockDevice + 'static> Plain<D> {
                 None => into.copy_from_slice(&self.stripes.read(Extent::new(lba, 1)).await?.into_view()),
             }
         }
-        Ok(Best { content: content.freeze(), repaired })
+        Ok(BestCopy { content: content.freeze(), repaired })
     }
 
     /// Returns the best copy of a block, if any has a rank, and how many others were rewritten.
-    async fn best_of(&self, lba: Lba, rank: Rank<'_>) -> Result<(Option<View>, u64), IoError> {
+    async fn best_of(&self, lba: Lba, rank: GenerationFn<'_>) -> Result<(Option<View>, u64), IoError> {
         let place = self.stripes.layout.locate(lba);
         let copies = self.copies_of(place, rank).await;
         let best = copies.iter().filter_map(|copy| copy.rank).max();
@@ -72,7 +72,7 @@ impl<D: BlockDevice + 'static> Plain<D> {
     }
 
     /// Reads each copy of a block; with parity the member's copy, and if that has no rank what each parity restores.
-    async fn copies_of(&self, place: StripePosition, rank: Rank<'_>) -> Vec<Copy> {
+    async fn copies_of(&self, place: StripePosition, rank: GenerationFn<'_>) -> Vec<Copy> {
         let rows = Rows::new(place.row, place.row + 1);
         let extent = self.stripes.layout.member_extent(place.stripe, rows);
         let readable = self.stripes.members.usable(place.stripe).read;

@@ -1,6 +1,7 @@
 //! Change of existing blocks: logged first, then written in place, then recorded in the pages.
 
 use crate::bounds::BLOCK_BYTES;
+use crate::bug_injection::{self, InjectedBug};
 use crate::finding::{Finding, FindingKind, Outcome};
 use crate::geometry::{Role, Span};
 use crate::members::{Change as Content, MemberState, Op, Ops, ReadWait};
@@ -8,7 +9,6 @@ use crate::on_disk::batch::Records;
 use crate::on_disk::entry::{Entry, guards};
 use crate::protected::Protected;
 use crate::redo::ring::Reservation;
-use crate::sabotage::{self, Bug};
 use block::{BlockDevice, Extent, IoError, IoErrorKind, View};
 use smallvec::SmallVec;
 use std::rc::Rc;
@@ -139,7 +139,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
             !matches!(role, Role::Data { .. })
         };
         // An absent member gets the entry alone: its content is rebuilt later, and verified against it.
-        if !self.writes(op) || sabotage::is(Bug::NoParityImage) && is_parity() {
+        if !self.writes(op) || bug_injection::is_injected(InjectedBug::NoParityImage) && is_parity() {
             records.entries(member, block, &update.new);
         } else if form == LogForm::ChecksumOnly {
             records.checksum_only(member, block, &update.old, &update.new);
@@ -170,13 +170,13 @@ impl<D: BlockDevice + 'static> Protected<D> {
         };
         // From here on a read of a block not in place yet mismatches and is repeated under the lock, which waits for
         // the change.
-        if !sabotage::is(Bug::AnsweredUnseen) {
+        if !bug_injection::is_injected(InjectedBug::AnsweredUnseen) {
             self.put_in_pages(&logged.change.updates);
         }
         // Bounded by `may_answer`: each of these changes keeps its locks, its pages and its log space.
         self.commands.pending_in_place.set(self.commands.pending_in_place.get() + 1);
         assert!(self.commands.pending_in_place.get() <= PENDING_MAX, "no more changes are behind than may be");
-        let (own, held) = (self.clone(), (!sabotage::is(Bug::AnsweredUnlocked)).then_some(held));
+        let (own, held) = (self.clone(), (!bug_injection::is_injected(InjectedBug::AnsweredUnlocked)).then_some(held));
         spawn(Box::pin(async move {
             own.apply_later(logged).await;
             drop(held);
@@ -243,7 +243,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
     /// that would wait for this reservation. Until then the blocks do not match their entries, which is a read error
     /// as well.
     async fn give_up_blocks(self: &Rc<Self>, refused: Vec<(u16, Extent)>, reservation: Reservation) {
-        let held = sabotage::is(Bug::TicketHeldWhileLogging).then_some(reservation);
+        let held = bug_injection::is_injected(InjectedBug::TicketHeldWhileLogging).then_some(reservation);
         for (member, extent) in refused {
             self.stripes.mark_lost(member, extent).await;
             if self.members.stopped_by().is_some() {
@@ -289,7 +289,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
     /// Groups the writes: all at once, or for checksum-only changes one copy after the other.
     fn in_turn(&self, form: LogForm, ops: Ops) -> SmallVec<[Ops; 2]> {
         let copies = self.layout.copies();
-        if form == LogForm::Image || copies == 1 || sabotage::is(Bug::MirrorsAtOnce) {
+        if form == LogForm::Image || copies == 1 || bug_injection::is_injected(InjectedBug::MirrorsAtOnce) {
             return SmallVec::from_buf_and_len([ops, Ops::new()], 1);
         }
         // One copy is always complete: the old one before its turn, the new one after it.

@@ -4,13 +4,13 @@
 //! Their entries stay in memory until a flush, which flushes the members and then logs the entries. A crash before
 //! leaves the stripes unwritten, so nothing that was in flight is ever read.
 
+use crate::bug_injection::{self, InjectedBug};
 use crate::checksums::cache::Pins;
 use crate::geometry::Span;
 use crate::members::{Change, Ops};
 use crate::on_disk::batch::{Records, blocks_of, record_bytes};
 use crate::on_disk::entry::{Entry, guards};
 use crate::protected::Protected;
-use crate::sabotage::{self, Bug};
 use block::{BlockDevice, Extent, IoError, View};
 use shard::RangeGuard;
 use std::cell::{Cell, RefCell};
@@ -67,7 +67,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
 
     async fn write_stripes_in_place(self: &Rc<Self>, part: &Span, mut ops: Ops) -> Result<(), IoError> {
         let chunk = self.layout.chunk_blocks();
-        if !self.checksums.is_unwritten(&part.stripes) && !sabotage::is(Bug::FreshOverContent) {
+        if !self.checksums.is_unwritten(&part.stripes) && !bug_injection::is_injected(InjectedBug::FreshOverContent) {
             // Logged first: a stripe torn by a crash must not match the old entries.
             let blocks = Extent::new(part.stripes.start * chunk, (part.stripes.end - part.stripes.start) * chunk);
             let runs: Vec<_> = (0..self.layout.members()).map(|member| (member, blocks)).collect();
@@ -139,7 +139,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
         if stripes.is_empty() {
             return Ok(());
         }
-        if !sabotage::is(Bug::FreshBeforeFlush) {
+        if !bug_injection::is_injected(InjectedBug::FreshBeforeFlush) {
             // Members first: a logged entry promises that its content is stable.
             self.members.flush_those(self.members.written()).await?;
         }

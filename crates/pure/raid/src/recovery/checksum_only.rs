@@ -1,10 +1,10 @@
 //! Resolution of checksum-only writes that had not finished: each copy holds the new content, the old, or neither.
 
 use super::{FinalState, FinalStates};
+use crate::bug_injection::{self, InjectedBug};
 use crate::members::ReadWait;
 use crate::on_disk::entry::{Entry, guards};
 use crate::recovery::Recovery;
-use crate::sabotage::{self, Bug};
 use block::{BlockDevice, Extent, IoError, IoErrorKind, Lba, View};
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
         let copies = self.array.layout.copies();
         let open = final_states.iter().filter(|(_, last)| last.old.is_some());
         let open: BTreeSet<(u16, u64)> = open.map(|(&(member, block), _)| (member / copies, block)).collect();
-        if sabotage::is(Bug::NoJudge) {
+        if bug_injection::is_injected(InjectedBug::NoJudge) {
             return Ok(0);
         }
         for &(pair, block) in &open {

@@ -3,6 +3,7 @@
 
 use super::chain::{Batch, Found};
 use crate::bounds::BLOCK_BYTES;
+use crate::bug_injection::{self, InjectedBug};
 use crate::checksums::Pages;
 use crate::geometry::{MemberSet, bytes};
 use crate::members::ReadWait;
@@ -11,7 +12,6 @@ use crate::on_disk::entry::{CheckBinding, Entry};
 use crate::recovery::Recovery;
 use crate::redo::LogState;
 use crate::redo::ring::Head;
-use crate::sabotage::{self, Bug};
 use block::{BlockDevice, Buf, Extent, IoErrorKind, View};
 use futures_util::future::join_all;
 use simd::crc32c::crc32c;
@@ -214,7 +214,7 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
 fn is_of(log: &LogState, header: &Header, epoch: u64) -> bool {
     let end = header.at.checked_add(u64::from(header.blocks));
     header.id == log.id
-        && (header.epoch == epoch || sabotage::is(Bug::AnyEpoch))
+        && (header.epoch == epoch || bug_injection::is_injected(InjectedBug::AnyEpoch))
         && end.is_some_and(|end| end <= log.ring.blocks)
 }
 
@@ -237,5 +237,6 @@ fn expected_of(pages: &Pages, records: &[Record], header: &Header) -> Vec<Expect
 
 fn is_right(expected: &Expected, image: &[u8]) -> bool {
     let guard = crc32c(image);
-    sabotage::is(Bug::TornBatch) || expected.iter().all(|(binding, entry)| entry.matches(*binding, guard))
+    bug_injection::is_injected(InjectedBug::TornBatch)
+        || expected.iter().all(|(binding, entry)| entry.matches(*binding, guard))
 }

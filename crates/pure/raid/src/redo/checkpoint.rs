@@ -4,6 +4,7 @@
 //! the anchor. A checkpoint needs no log space itself, so a full log can always be freed.
 
 use crate::bounds::BLOCK_BYTES;
+use crate::bug_injection::{self, InjectedBug};
 use crate::geometry::{MemberSet, bytes};
 use crate::on_disk::anchor::{Anchor, WRITTEN_BLOCKS, page_key};
 use crate::on_disk::area::{Area, PAGE_ENTRIES};
@@ -11,7 +12,6 @@ use crate::on_disk::entry::Entry;
 use crate::on_disk::page::{PageId, emit};
 use crate::redo::RedoLog;
 use crate::redo::ring::Head;
-use crate::sabotage::{self, Bug};
 use block::{BlockDevice, Buf, Extent, IoError, IoErrorKind, View};
 use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt};
@@ -94,7 +94,7 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
         let settled = self.background.until(|cx| {
             if self.members.serving(Extent::default()).is_err()
                 || self.state.ring.is_settled(head.number)
-                || sabotage::is(Bug::TailBeforeInPlace)
+                || bug_injection::is_injected(InjectedBug::TailBeforeInPlace)
             {
                 return Poll::Ready(());
             }
@@ -103,12 +103,12 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
         });
         settled.await;
         self.members.serving(Extent::default())?;
-        if sabotage::is(Bug::AnchorBeforePages) {
+        if bug_injection::is_injected(InjectedBug::AnchorBeforePages) {
             self.write_anchor(self.state.ring.epoch(), head).await?;
             return self.write_pages().await;
         }
         self.write_pages().await?;
-        if !sabotage::is(Bug::TailBeforeFlush) {
+        if !bug_injection::is_injected(InjectedBug::TailBeforeFlush) {
             // Makes in-place writes durable, unless the flushes of the pages did already.
             self.members.flush_those(self.members.in_use()).await?;
         }
@@ -129,7 +129,7 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
             self.checksums.pages.stamp.set(self.checksums.pages.stamp.get() + 1);
             let round: Vec<PageWrite> = round.iter().map(|&(id, _)| self.encode_page(id)).collect();
             let round = &round[..];
-            if !sabotage::is(Bug::PagesNotSpared) {
+            if !bug_injection::is_injected(InjectedBug::PagesNotSpared) {
                 // The doublewrite area is stable before the first home is overwritten.
                 self.write_doublewrite(round).await?;
             }
@@ -145,7 +145,7 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
                 self.members.stop(IoError::new(IoErrorKind::Medium, Extent::default()));
             }
             alone.extend(refused.into_keys());
-            if !sabotage::is(Bug::TailBeforeFlush) {
+            if !bug_injection::is_injected(InjectedBug::TailBeforeFlush) {
                 self.members.flush_those(self.members.in_use()).await?;
             }
         }
@@ -255,7 +255,7 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
     pub(crate) fn next_anchor(&self, epoch: u64, head: Head) -> Anchor {
         let mut members = self.members.in_use() & self.members.counted();
         // A joining member is counted only once it has all of its pages.
-        if !sabotage::is(Bug::CountedBeforePages) {
+        if !bug_injection::is_injected(InjectedBug::CountedBeforePages) {
             members = members - (self.members.joining() - self.state.admitted.get());
         }
         let mut anchor = self.state.anchor.borrow().clone();
@@ -266,7 +266,7 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
         anchor.absent = self.members.counted() - members;
         // Number of counted members; a joining one is not included.
         anchor.shape[1] = u64::from(self.members.counted_len());
-        if !sabotage::is(Bug::GrowthNotInAnchor) {
+        if !bug_injection::is_injected(InjectedBug::GrowthNotInAnchor) {
             anchor.sizes = self.checksums.pages.segments.sizes();
         }
         anchor.reshape = self.checksums.pages.position.get();

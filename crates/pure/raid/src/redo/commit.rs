@@ -1,11 +1,11 @@
 //! Group commit of the redo log: one batch is written at a time, and all records that wait go into the next.
 
 use crate::bounds::BLOCK_BYTES;
+use crate::bug_injection::{self, InjectedBug};
 use crate::geometry::MemberSet;
 use crate::on_disk::batch::Records;
 use crate::redo::RedoLog;
 use crate::redo::ring::{CommitState, Reservation, Sealed};
-use crate::sabotage::{self, Bug};
 use block::{BlockDevice, Extent, IoError, IoErrorKind, Lba, View};
 use futures_util::future::join_all;
 use shard::yield_now;
@@ -22,7 +22,7 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
         let ring = &self.state.ring;
         // Before the batch is written: an anchor written meanwhile must name these regions as missed.
         self.members.note_missed(&records.blocks);
-        if sabotage::is(Bug::WindowBeforeBatch) {
+        if bug_injection::is_injected(InjectedBug::WindowBeforeBatch) {
             // Planted bug: a checkpoint that is already running would cover these regions too early.
             self.state.missed.note_recent(&std::mem::take(&mut records.blocks));
         }
@@ -74,7 +74,7 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
         // Once more: a member may have failed since the records were handed over.
         self.members.note_missed(&sealed.blocks);
         let number = sealed.number;
-        if sabotage::is(Bug::AcknowledgeBeforeLog) {
+        if bug_injection::is_injected(InjectedBug::AcknowledgeBeforeLog) {
             self.state.ring.batch_written(number, Ok(()));
             let _ = self.write_batch(&sealed).await;
             return Ok(());
@@ -152,7 +152,7 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
                 // With `refused` members unable to take it, those that have it must include one that outlives any
                 // further loss.
                 let suffices = !written.is_empty() && !self.members.layout.survives(lost | refused | written);
-                if !suffices && !sabotage::is(Bug::OneLane) {
+                if !suffices && !bug_injection::is_injected(InjectedBug::OneLane) {
                     self.members.stop(IoError::new(IoErrorKind::Gone, Extent::default()));
                 }
                 return self.members.serving(Extent::default());
@@ -166,7 +166,9 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
                     // Another device has taken the place and lacks the batch.
                     _ if incarnation != self.members.place(member).device_incarnation.get() => {}
                     Ok(()) => written = written.with(member),
-                    Err(_) if sabotage::is(Bug::LaneErrorIgnored) => written = written.with(member),
+                    Err(_) if bug_injection::is_injected(InjectedBug::LaneErrorIgnored) => {
+                        written = written.with(member)
+                    }
                     Err(error) if error.kind == IoErrorKind::Medium && !self.members.can_lose(member) => {
                         refused = refused.with(member);
                     }
@@ -180,7 +182,7 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
     async fn write_log_mirror(self: &Rc<Self>, member: u16, start: Lba, bytes: &View) -> Result<(), IoError> {
         let place = self.members.place(member);
         let _written = self.members.write_metadata(member, start, bytes.clone()).await?;
-        if place.is_volatile() && !sabotage::is(Bug::NoLaneFlush) {
+        if place.is_volatile() && !bug_injection::is_injected(InjectedBug::NoLaneFlush) {
             // Each log mirror flushes for itself: a batch counts only when it survives a power cut on all of them.
             let _stable = place.flush().await?;
         }
@@ -196,7 +198,7 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
         let first = u16::try_from(turn % groups).expect("there are at most 64 members") * copies;
         let mut mirrors = MemberSet::NONE;
         for step in 0..members {
-            if sabotage::is(Bug::OneLane) && !(written | mirrors).is_empty() {
+            if bug_injection::is_injected(InjectedBug::OneLane) && !(written | mirrors).is_empty() {
                 break;
             }
             if !self.members.layout.survives(lost | written | mirrors) && !(written | mirrors).is_empty() {

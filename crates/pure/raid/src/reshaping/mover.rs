@@ -5,6 +5,7 @@
 
 use super::placed::Placed;
 use crate::bounds::BLOCK_BYTES;
+use crate::bug_injection::{self, InjectedBug};
 use crate::geometry::Rows;
 use crate::members::{Op, Ops};
 use crate::on_disk::anchor::Reshape;
@@ -12,7 +13,6 @@ use crate::on_disk::batch::{HEADER_BYTES, Records, blocks_of, record_bytes};
 use crate::on_disk::entry::Entry;
 use crate::on_disk::page;
 use crate::reshaping::Reshaping;
-use crate::sabotage::{self, Bug};
 use block::{BlockDevice, Extent, IoError};
 use futures_util::future::join_all;
 use shard::RangeGuard;
@@ -48,7 +48,9 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
     /// Completes the stripe that was being moved when the array stopped. Called before hosts are served.
     pub(crate) async fn end_begun_stripe(self: &Rc<Self>) -> Result<(), IoError> {
         let rows = self.new.checksums.pages.position.get().map_or(0, |reshape| reshape.rows);
-        if rows.is_multiple_of(self.new.layout.chunk_blocks()) || sabotage::is(Bug::BegunStripeLeft) {
+        if rows.is_multiple_of(self.new.layout.chunk_blocks())
+            || bug_injection::is_injected(InjectedBug::BegunStripeLeft)
+        {
             return Ok(());
         }
         self.move_step().await?;
@@ -166,13 +168,13 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
         }
         let row = stripes.end * self.new.layout.chunk_blocks();
         let mut records = Records::default();
-        if !sabotage::is(Bug::MovedWithoutEntries) {
-            let is_tail = sabotage::is(Bug::TailNotCleared);
+        if !bug_injection::is_injected(InjectedBug::MovedWithoutEntries) {
+            let is_tail = bug_injection::is_injected(InjectedBug::TailNotCleared);
             let all = placed.iter().filter(|placed| !is_tail || placed.has_content());
             all.for_each(|placed| placed.log_entries(&mut records));
         }
         records.moved(row);
-        if sabotage::is(Bug::MovedBeforeFlush) {
+        if bug_injection::is_injected(InjectedBug::MovedBeforeFlush) {
             let reservation = self.new.log.commit(records).await?;
             self.write_placed(&placed).await?;
             self.apply_logged(&placed, row);
@@ -199,7 +201,7 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
             let mut records = Records::default();
             for placed in &placed {
                 let (_, is_written) = self.new.members.place(placed.member).usable(stripe);
-                match sabotage::is(Bug::MovedWithoutImages) {
+                match bug_injection::is_injected(InjectedBug::MovedWithoutImages) {
                     true => placed.log_entries(&mut records),
                     false => placed.log_images(&mut records, is_written),
                 }

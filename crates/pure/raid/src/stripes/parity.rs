@@ -13,9 +13,9 @@ pub(super) fn changed(band: &Band, data: &View, loaded: Loaded) -> (Option<View>
     let mut deltas: SmallVec<[(u16, Rows, Buf); 8]> = SmallVec::new();
     for (read, view) in loaded {
         match read.role {
-            Role::P => p = Some(view.thaw()),
-            Role::Q => q = Some(view.thaw()),
-            Role::Data { column, .. } => deltas.push((column, read.rows, view.thaw())),
+            Role::P => p = Some(view.into_buf()),
+            Role::Q => q = Some(view.into_buf()),
+            Role::Data { column, .. } => deltas.push((column, read.rows, view.into_buf())),
         }
     }
     for (column, rows, delta) in &mut deltas {

@@ -1,9 +1,9 @@
 //! Reconstruction of chunk content from redundancy. The caller holds the lock of the stripe.
 
+use crate::bug_injection::{self, InjectedBug};
 use crate::geometry::{Role, Rows, bytes};
 use crate::members::ReadWait;
 use crate::plan::{self, Availability, Parity, Read};
-use crate::sabotage::{self, Bug};
 use crate::stripes::{Excluded, Stripes};
 use block::{BlockDevice, Buf, IoError, IoErrorKind, View};
 use futures_util::future::join_all;
@@ -144,7 +144,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
                 if !(self.members.usable(stripe).read - excluded.members()).contains(member) {
                     continue;
                 }
-                let found = match sabotage::is(Bug::HealUnverified) {
+                let found = match bug_injection::is_injected(InjectedBug::HealUnverified) {
                     true => self.members.read_data(member, extent, excluded.wait()).await,
                     false => self.read_member(member, extent, excluded.wait()).await,
                 };

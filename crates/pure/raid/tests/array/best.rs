@@ -10,7 +10,7 @@ const DAMAGE: [&str; 4] = ["a bit", "zeros", "older", "another block"];
 
 /// Content of block `number` in version `version`.
 fn sealed(number: u64, version: u64) -> View {
-    let mut block = noise(number << 8 | version, 1).thaw();
+    let mut block = noise(number << 8 | version, 1).into_buf();
     block[..8].copy_from_slice(&version.to_le_bytes());
     block[8..16].copy_from_slice(&number.to_le_bytes());
     let sum = sum_of(&block);
@@ -51,7 +51,7 @@ fn metadata_with_one_damaged_copy_is_read_from_the_other_and_rewritten() {
             let (member, at) = bench.home(lba);
             let wrong = match damage {
                 "a bit" => {
-                    let mut block = sealed(lba, 7).thaw();
+                    let mut block = sealed(lba, 7).into_buf();
                     block[77] ^= 1;
                     block.freeze()
                 }

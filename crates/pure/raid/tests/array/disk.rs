@@ -161,7 +161,7 @@ impl BlockDevice for Disk {
             optimal_bytes: 4096,
             volatile_cache: true,
             discard_zeroes: self.discard_zeroes.get(),
-            prefers_fresh: false,
+            prefers_unlogged: false,
         }
     }
 

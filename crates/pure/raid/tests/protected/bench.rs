@@ -265,7 +265,7 @@ impl Bench {
 
     pub(crate) fn write_fresh(&self, start: u64, data: View) -> Result<Written, IoError> {
         let array = self.array.clone();
-        self.run(async move { array.write_fresh(Lba(start), data).await })
+        self.run(async move { array.write_unlogged(Lba(start), data).await })
     }
 
     pub(crate) fn read(&self, extent: Extent) -> Result<Vec<u8>, IoError> {

@@ -5,17 +5,17 @@ use crate::crash::{Effort, Judge, plans};
 use crate::script::{Becomes, Failures, Kinds};
 use crate::{acknowledged_from_log, faults, grow, joining, refusals, returns};
 use raid::Level;
-use raid::sabotage::{Bug, plant};
+use raid::bug_injection::{InjectedBug, inject};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Depth of the search: a few states of many cuts, because many scripts find bugs sooner than all states of one.
 const BROAD: Effort = Effort { combinations: 4, random: 3, again: 12, cuts: 4 };
 
 /// Runs a check with the bug planted; returns what it found.
-fn with(bug: Bug, check: impl FnOnce() -> Result<(), String>) -> Option<String> {
-    plant(Some(bug));
+fn with(bug: InjectedBug, check: impl FnOnce() -> Result<(), String>) -> Option<String> {
+    inject(Some(bug));
     let found = catch_unwind(AssertUnwindSafe(check));
-    plant(None);
+    inject(None);
     match found {
         Ok(Ok(())) => None,
         Ok(Err(error)) => Some(error),
@@ -24,14 +24,14 @@ fn with(bug: Bug, check: impl FnOnce() -> Result<(), String>) -> Option<String> 
 }
 
 /// Searches this many seeds of the crash states; returns the seed and the failure.
-fn by_crash(bug: Bug, plans: &[Plan], seeds: u64) -> Option<String> {
+fn by_crash(bug: InjectedBug, plans: &[Plan], seeds: u64) -> Option<String> {
     for seed in 0..seeds {
         for (number, &plan) in plans.iter().enumerate() {
             // Some bugs show only in a cut during a recovery, or where a lane refuses a batch.
-            let effort = if bug == Bug::NoRelog { Effort { again: 1, cuts: 12, ..BROAD } } else { BROAD };
+            let effort = if bug == InjectedBug::NoRelog { Effort { again: 1, cuts: 12, ..BROAD } } else { BROAD };
             let mut judge = Judge::new(plan, effort, seed);
             let failures = match seed % 2 {
-                _ if bug == Bug::LaneErrorIgnored => Failures::Log,
+                _ if bug == InjectedBug::LaneErrorIgnored => Failures::Log,
                 1 => Failures::Any,
                 _ => Failures::Never,
             };
@@ -44,7 +44,7 @@ fn by_crash(bug: Bug, plans: &[Plan], seeds: u64) -> Option<String> {
     None
 }
 
-fn by_faults(bug: Bug) -> Option<String> {
+fn by_faults(bug: InjectedBug) -> Option<String> {
     let levels = [(Level::Raid1, 2), (Level::Raid5, 4), (Level::Raid6, 5)];
     let data =
         || levels.iter().find_map(|&(level, members)| with(bug, || faults::judge_all(level, members, true).map(drop)));
@@ -54,7 +54,7 @@ fn by_faults(bug: Bug) -> Option<String> {
     pages().or_else(data).or_else(opening)
 }
 
-fn by_returns(bug: Bug) -> Option<String> {
+fn by_returns(bug: InjectedBug) -> Option<String> {
     let (level, members) = (Level::Raid5, 4);
     with(bug, || returns::stale_member(level, members))
         .or_else(|| with(bug, returns::stale_neighbours))
@@ -64,7 +64,7 @@ fn by_returns(bug: Bug) -> Option<String> {
 }
 
 /// Searches seeds in which the array grows or is reshaped.
-fn by_change(bug: Bug, plans: &[Plan], kinds: Kinds, seeds: u64) -> Option<String> {
+fn by_change(bug: InjectedBug, plans: &[Plan], kinds: Kinds, seeds: u64) -> Option<String> {
     for seed in 0..seeds {
         for (number, &plan) in plans.iter().enumerate() {
             let cuts = if kinds.rounds < 8 { 3 } else { 16 };
@@ -78,7 +78,7 @@ fn by_change(bug: Bug, plans: &[Plan], kinds: Kinds, seeds: u64) -> Option<Strin
     None
 }
 
-fn found(bug: Bug, seeds: u64) -> Option<String> {
+fn found(bug: InjectedBug, seeds: u64) -> Option<String> {
     let all = plans();
     let parity: Vec<Plan> =
         all.iter().copied().filter(|plan| matches!(plan.level, Level::Raid5 | Level::Raid6)).collect();
@@ -91,29 +91,37 @@ fn found(bug: Bug, seeds: u64) -> Option<String> {
         .collect();
     let volatile: Vec<Plan> = all.iter().copied().filter(|plan| plan.volatile && plan.level != Level::Raid0).collect();
     match bug {
-        Bug::NoCompare | Bug::HealUnverified | Bug::AnyPage | Bug::OlderPageCopy | Bug::ReplayUnseen => by_faults(bug),
-        Bug::NothingMissed | Bug::StaleMember | Bug::BehindBelieved | Bug::AnyEpoch => by_returns(bug),
-        Bug::EpochKept => with(bug, returns::batch_that_was_not_found),
-        Bug::MirrorsAtOnce | Bug::NoJudge => by_crash(bug, &sums, seeds),
-        Bug::NoParityImage | Bug::WrongParity => by_crash(bug, &parity, seeds),
-        Bug::GrowthWithoutPages => with(bug, grow::large_growth),
-        Bug::TicketHeldWhileLogging => with(bug, refusals::refused_for_good),
-        Bug::AnsweredUnseen | Bug::AnsweredUnlocked => with(bug, acknowledged_from_log::answered_and_not_in_place),
-        Bug::JoiningWithoutLog => with(bug, || joining::written_as_it_comes(Level::Raid10, 4)),
-        Bug::JoinsAmidCheckpoint => with(bug, joining::filled_amid_a_checkpoint),
-        Bug::LatecomersForgotten => with(bug, || joining::left_out(Level::Raid6, 5)),
-        Bug::CountedBeforePages => with(bug, joining::cut_while_pages_come),
-        Bug::WindowBeforeBatch => with(bug, joining::written_when_the_log_is_full),
-        Bug::NotDrained => with(bug, grow::slow_read),
-        Bug::NoMovingLock => with(bug, grow::slow_read_of_a_block_that_moves),
-        Bug::GrowthNotInAnchor => by_change(bug, &grow::grown_plans(), grow::LARGER, seeds),
+        InjectedBug::NoCompare
+        | InjectedBug::HealUnverified
+        | InjectedBug::AnyPage
+        | InjectedBug::OlderPageCopy
+        | InjectedBug::ReplayUnseen => by_faults(bug),
+        InjectedBug::NothingMissed | InjectedBug::StaleMember | InjectedBug::BehindBelieved | InjectedBug::AnyEpoch => {
+            by_returns(bug)
+        }
+        InjectedBug::EpochKept => with(bug, returns::batch_that_was_not_found),
+        InjectedBug::MirrorsAtOnce | InjectedBug::NoJudge => by_crash(bug, &sums, seeds),
+        InjectedBug::NoParityImage | InjectedBug::WrongParity => by_crash(bug, &parity, seeds),
+        InjectedBug::GrowthWithoutPages => with(bug, grow::large_growth),
+        InjectedBug::TicketHeldWhileLogging => with(bug, refusals::refused_for_good),
+        InjectedBug::AnsweredUnseen | InjectedBug::AnsweredUnlocked => {
+            with(bug, acknowledged_from_log::answered_and_not_in_place)
+        }
+        InjectedBug::JoiningWithoutLog => with(bug, || joining::written_as_it_comes(Level::Raid10, 4)),
+        InjectedBug::JoinsAmidCheckpoint => with(bug, joining::filled_amid_a_checkpoint),
+        InjectedBug::LatecomersForgotten => with(bug, || joining::left_out(Level::Raid6, 5)),
+        InjectedBug::CountedBeforePages => with(bug, joining::cut_while_pages_come),
+        InjectedBug::WindowBeforeBatch => with(bug, joining::written_when_the_log_is_full),
+        InjectedBug::NotDrained => with(bug, grow::slow_read),
+        InjectedBug::NoMovingLock => with(bug, grow::slow_read_of_a_block_that_moves),
+        InjectedBug::GrowthNotInAnchor => by_change(bug, &grow::grown_plans(), grow::LARGER, seeds),
         // Blocks are moved over ones not moved yet only at the start of a reshape.
-        Bug::MovedWithoutImages | Bug::BegunStripeLeft => {
+        InjectedBug::MovedWithoutImages | InjectedBug::BegunStripeLeft => {
             let plans: Vec<Plan> = grow::reshaped_plans().into_iter().filter(|plan| plan.chunk_blocks > 1).collect();
             let plans: Vec<Plan> = plans.into_iter().map(|plan| Plan { stripes: 3, ..plan }).collect();
             by_change(bug, &plans, Kinds { rounds: 4, ..grow::WIDER }, seeds)
         }
-        bug if bug > Bug::LaneErrorIgnored => by_change(bug, &grow::reshaped_plans(), grow::WIDER, seeds),
+        bug if bug > InjectedBug::LaneErrorIgnored => by_change(bug, &grow::reshaped_plans(), grow::WIDER, seeds),
         _ => by_crash(bug, &volatile, seeds),
     }
 }
@@ -124,7 +132,8 @@ fn every_planted_bug_is_found() {
     std::panic::set_hook(Box::new(|_| {}));
     let mut missed = Vec::new();
     let asked = std::env::var("RAID_BUG").ok();
-    for bug in Bug::ALL.into_iter().filter(|bug| asked.as_ref().is_none_or(|asked| format!("{bug:?}").contains(asked)))
+    for bug in
+        InjectedBug::ALL.into_iter().filter(|bug| asked.as_ref().is_none_or(|asked| format!("{bug:?}").contains(asked)))
     {
         let found = found(bug, 30);
         println!("{bug:?}: {}", found.as_deref().unwrap_or("NOT FOUND"));

@@ -335,7 +335,7 @@ fn torn_block(now: &Content, later: &[(View, bool)], block: u64, how: u64) -> Vi
     let last = &later.last().expect("a version is in flight").0;
     let zeros = View::zeroed(BLOCK);
     let before = now.get(&block).unwrap_or(&zeros);
-    let mut bytes = last.clone().thaw();
+    let mut bytes = last.clone().into_buf();
     match how {
         0 => bytes.copy_from_slice(&content(u64::from(u32::MAX), block)),
         1 => bytes[512..].copy_from_slice(&before[512..]),

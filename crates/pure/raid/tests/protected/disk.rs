@@ -294,7 +294,7 @@ impl BlockDevice for Disk {
             optimal_bytes: 4096,
             volatile_cache: self.volatile.get(),
             discard_zeroes: false,
-            prefers_fresh: false,
+            prefers_unlogged: false,
         }
     }
 
@@ -309,7 +309,7 @@ impl BlockDevice for Disk {
         self.stall(&self.stall_next_read, extent).await;
         if self.rots_every.get() > 0 && self.counts.reads.get().is_multiple_of(self.rots_every.get()) {
             let block = extent.start.0 + self.counts.reads.get() % extent.len.0;
-            let mut rotten = self.block(block).thaw();
+            let mut rotten = self.block(block).into_buf();
             rotten[9] ^= 0x40;
             self.overwrite(block, rotten.freeze());
         }

@@ -77,13 +77,13 @@ fn inject(bench: &Bench, fault: Fault, lba: u64, copy: u16) -> u64 {
     let other = bench.data() + (block + 1) % rows;
     match fault {
         Fault::Rot => {
-            let mut bytes = disk.block(at).thaw();
+            let mut bytes = disk.block(at).into_buf();
             bytes[1000] ^= 0x10;
             disk.overwrite(at, bytes.freeze());
         }
         Fault::Zeroed => disk.overwrite(at, View::zeroed(BLOCK)),
         Fault::Torn => {
-            let mut bytes = disk.block(at).thaw();
+            let mut bytes = disk.block(at).into_buf();
             bytes[512..].copy_from_slice(&content(1, lba)[512..]);
             disk.overwrite(at, bytes.freeze());
         }
@@ -274,9 +274,9 @@ fn wrong_checksum_page_is_detected_and_rewritten() {
 fn content_restored_from_wrong_parity_is_rejected() {
     for (level, members, has_other) in [(Level::Raid5, 4, false), (Level::Raid6, 5, true)] {
         let bench = full(plan(level, members, true), 1, &[]);
-        raid::sabotage::plant(Some(raid::sabotage::Bug::WrongParity));
+        raid::bug_injection::inject(Some(raid::bug_injection::InjectedBug::WrongParity));
         let _ = bench.write(0, content(5, 0)).expect("nobody notices");
-        raid::sabotage::plant(None);
+        raid::bug_injection::inject(None);
         bench.fail(home(&bench, 0, 0).0);
         match bench.read(Extent::new(0, 1)) {
             Ok(found) => assert!(has_other && found == *content(5, 0), "{level}"),
@@ -375,7 +375,7 @@ fn checksums_that_decay_unread_are_found_by_a_scrub() {
 }
 
 fn rotten(view: &View) -> View {
-    let mut bytes = view.clone().thaw();
+    let mut bytes = view.clone().into_buf();
     bytes[77] ^= 1;
     bytes.freeze()
 }

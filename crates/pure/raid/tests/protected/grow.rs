@@ -159,7 +159,7 @@ fn rot(bench: &Bench, lba: u64) {
     let place = layout.locate(Lba(lba));
     let member = layout.member_of(place.stripe, Role::Data { column: place.column, copy: 0 });
     let at = bench.data() + place.stripe * layout.chunk_blocks() + place.row;
-    let mut bytes = bench.disk(member).block(at).thaw();
+    let mut bytes = bench.disk(member).block(at).into_buf();
     bytes[77] ^= 1;
     bench.disk(member).overwrite(at, bytes.freeze());
 }

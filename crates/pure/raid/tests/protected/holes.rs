@@ -72,7 +72,7 @@ impl Stopped {
         let now = self.disks[disk].get(&at).unwrap_or(&zeros);
         match how {
             "a bit" => {
-                let mut block = now.clone().thaw();
+                let mut block = now.clone().into_buf();
                 block[41] ^= 4;
                 block.freeze()
             }
@@ -291,7 +291,7 @@ fn decayed_copy_of_a_batch_is_reported() {
         let mut content = content.clone();
         if number == copies[0].0 {
             // In the records: the header still identifies the batch.
-            let mut block: Buf = content[&copies[0].1].clone().thaw();
+            let mut block: Buf = content[&copies[0].1].clone().into_buf();
             block[100] ^= 1;
             content.insert(copies[0].1, block.freeze());
         }

@@ -193,7 +193,7 @@ pub(crate) fn left_out(level: Level, members: usize) -> Result<(), String> {
             let array = bench.array.clone();
             let written = bench.begin(async move {
                 match is_fresh {
-                    true => array.write_fresh(new.start, run(2, new)).await,
+                    true => array.write_unlogged(new.start, run(2, new)).await,
                     false => array.write(new.start, run(2, new)).await,
                 }
             });

@@ -247,7 +247,7 @@ impl Script {
                     oracle.borrow_mut().begin(extent, name, fresh || discard);
                     let command = async {
                         match (fresh, discard) {
-                            (true, _) => array.write_fresh(extent.start, data).await,
+                            (true, _) => array.write_unlogged(extent.start, data).await,
                             (_, true) => array.discard(extent).await,
                             _ => array.write(extent.start, data).await,
                         }

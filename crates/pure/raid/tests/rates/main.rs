@@ -64,7 +64,7 @@ fn fill(clock: &Clock, array: &Rc<Array<Member>>) {
     let data = noise(stripe);
     clock.run(async move {
         for at in (0..array.geometry().blocks.0).step_by(stripe as usize) {
-            drop(array.write_fresh(Lba(at), data.clone()).await.expect("the disks are well"));
+            drop(array.write_unlogged(Lba(at), data.clone()).await.expect("the disks are well"));
         }
         drop(array.flush(Written::attest()).await.expect("the disks are well"));
     });
@@ -176,7 +176,7 @@ fn full_stripes_are_as_fast_as_the_members() {
         });
         let own = rate(&clock, stripes, move |n| {
             let (at, array, stripe) = (n % stripes * array.stripe_blocks(), array.clone(), stripe.clone());
-            async move { array.flush(array.write_fresh(Lba(at), stripe).await?).await.map(drop) }
+            async move { array.flush(array.write_unlogged(Lba(at), stripe).await?).await.map(drop) }
         });
         println!("RAID-6 8+2, full stripes: {own:.0} of {bare:.0}/s, {:.2}", own / bare);
         // Where each write is flushed, a stripe waits for two more flushes.

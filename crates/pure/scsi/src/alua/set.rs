@@ -1,7 +1,7 @@
 //! SET TARGET PORT GROUPS (SPC-4): explicit change of access states by a nexus.
 #![warn(clippy::arithmetic_side_effects)]
 
-use super::{AccessState, ChangedBy, PortGroups, Using};
+use super::{AccessChangeContext, AccessState, ChangedBy, PortGroups};
 use crate::cdb::Cdb;
 use crate::failure::Failure;
 use crate::sense::{AdditionalSense, Sense};
@@ -32,7 +32,7 @@ impl PortGroups {
         &self,
         list: &[u8],
         groups: &BTreeMap<u16, u16>,
-        using: &Using<'_>,
+        using: &AccessChangeContext<'_>,
     ) -> Result<bool, Failure> {
         let changes = changes_of(list, groups)?;
         Ok(self.change_access(&changes, ChangedBy::Explicit, using).await)

@@ -1,8 +1,8 @@
 use super::*;
 use crate::operation::OPERATIONS;
 use crate::rig::*;
-use crate::{Keeper, Keeping, NotKept, Outcome, Status};
 use crate::{LogicalUnit, Options, TargetPort};
+use crate::{Outcome, StateStore, Status, StoreError, StoreFuture};
 use futures_util::FutureExt;
 use std::rc::Rc;
 
@@ -11,13 +11,13 @@ const STATES: [AccessState; 6] = [ActiveOptimized, ActiveNonOptimized, Standby, 
 /// Keeper that knows the ports of groups 1 and 2 of the target, and one of another target.
 struct Ports;
 
-impl Keeper for Ports {
+impl StateStore for Ports {
     fn is_able(&self) -> bool {
         false
     }
 
-    fn keep(&self, _: Vec<u8>) -> Keeping<'_> {
-        Box::pin(std::future::ready(Err(NotKept::Gone)))
+    fn store(&self, _: Vec<u8>) -> StoreFuture<'_> {
+        Box::pin(std::future::ready(Err(StoreError::Gone)))
     }
 
     fn target_ports(&self) -> Vec<TargetPort> {
@@ -28,7 +28,7 @@ impl Keeper for Ports {
 
 /// Creates a unit that HOST reaches through group 1 and OTHER through group 2.
 fn two_paths() -> LogicalUnit<Bench> {
-    unit().with_keeper(Rc::new(Ports))
+    unit().with_state_store(Rc::new(Ports))
 }
 
 fn wants(state: AccessState) -> PortGroup {
@@ -124,7 +124,7 @@ fn every_operation_is_served_in_the_states_that_allow_it() {
         for row in &OPERATIONS {
             let bench = Bench { thin: Some(Thin::new(8, 32)), ..Bench::new(BLOCK as u32, BLOCKS) };
             let unit = unit_over(bench, Options { removable: true, ..Options::default() });
-            let unit = unit.with_keeper(Rc::new(Ports));
+            let unit = unit.with_state_store(Rc::new(Ports));
             unit.port_groups().change(1, |group| group.state = state);
             let mut cdb = [0; 16];
             (cdb[0], cdb[1]) = (row.code(), row.action().unwrap_or(0));

@@ -1,8 +1,8 @@
 //! Parameter lists of EXTENDED COPY (LID1) and (LID4) (SPC-4, EXTENDED COPY parameter data).
 #![warn(clippy::arithmetic_side_effects)]
 
-use super::known::ListId;
 use super::segment::{SEGMENT_BYTES_MAX, SEGMENTS_MAX, Segment, segments_of};
+use super::status::ListId;
 use crate::cdb::Cdb;
 use crate::sense::{AdditionalSense, Sense};
 
@@ -110,7 +110,7 @@ impl List {
 /// Parses LIST ID USAGE.
 fn id_of(usage: u8, number: u32) -> Result<ListId, Sense> {
     match usage >> 3 & 0x03 {
-        0b00 | 0b10 => Ok(ListId::Kept(number)),
+        0b00 | 0b10 => Ok(ListId::Retained(number)),
         // LIST ID USAGE 11b requires a list identifier of zero (SPC-4).
         0b11 if number == 0 => Ok(ListId::None),
         _ => Err(Sense::parameter(1, Some(4))),

@@ -1,9 +1,9 @@
 //! RECEIVE COPY RESULTS (SPC-4), and the Third-party Copy VPD page (8Fh).
 
-use super::known::{Copies, CopyStatus, State};
 use super::list::{CSCDS_MAX, DESCRIPTOR_BYTES_MAX, IDENTIFICATION, SELF};
 use super::ranges::{RANGES_MAX, TRANSFER_BYTES_MAX};
 use super::segment::{BLOCK_TO_BLOCK, BLOCK_TO_BLOCK_WITH_OFFSET, SEGMENT_LENGTH_MAX, SEGMENTS_MAX};
+use super::status::{Copies, CopyStatus, State};
 use crate::cdb::Cdb;
 use crate::command::NexusId;
 use crate::failure::Failure;
@@ -46,7 +46,7 @@ impl Copies {
     /// Executes RECEIVE COPY RESULTS; `block_bytes` is the block size of the unit.
     pub(crate) fn results(&self, nexus: NexusId, cdb: Cdb, allocation: u64, block_bytes: u32) -> Result<Rope, Failure> {
         // A nexus learns nothing about the copies of others.
-        let known = |id: u32| self.known(nexus, id).ok_or(Sense::cdb_byte(2));
+        let known = |id: u32| self.status_of(nexus, id).ok_or(Sense::cdb_byte(2));
         let mut body = Reply::new();
         match cdb.u8_at(1) & 0x1F {
             COPY_STATUS => {

@@ -1,9 +1,9 @@
 //! POPULATE TOKEN and WRITE USING TOKEN (SBC-3), and COPY OPERATION ABORT (SPC-4).
 
-use super::known::{ListId, Running, State};
 use super::ranges::{Populate, Write};
-use super::run::{End, Found, aborted, copy_segment};
-use super::{Copies, CopyAsker, CopyContext, Neighbour};
+use super::run::{ResolvedEnd, ResolvedSegment, aborted, copy_segment};
+use super::status::{ListId, Running, State};
+use super::{Copies, CopyContext, CopyPrincipal, MappedUnit};
 use crate::failure::Failure;
 use crate::request::Job;
 use crate::sense::{AdditionalSense, Sense};
@@ -21,10 +21,11 @@ impl Copies {
             return Ok(Rope::new());
         }
         let Populate { immediate, inactivity, extents } = Populate::parse(&list, job.geometry)?;
-        let asker = asked.asker()?;
+        let asker = asked.principal()?;
         let work = async |running: &Running<'_>| {
             // Tokens need a source of random numbers, which the environment supplies.
-            let outside = self.neighbours().ok_or(Sense::illegal(AdditionalSense::INSUFFICIENT_RESOURCES_FOR_TOKEN))?;
+            let outside =
+                self.environment().ok_or(Sense::illegal(AdditionalSense::INSUFFICIENT_RESOURCES_FOR_TOKEN))?;
             let mut secret = [0; SECRET_BYTES];
             // The secret part makes a token unforgeable.
             outside.random(&mut secret);
@@ -42,7 +43,7 @@ impl Copies {
     pub(crate) async fn write_using_token(
         &self,
         asked: &CopyContext<'_>,
-        zeros: impl AsyncFn(&CopyAsker, Extent) -> Result<(), Failure>,
+        zeros: impl AsyncFn(&CopyPrincipal, Extent) -> Result<(), Failure>,
     ) -> Result<Rope, Failure> {
         let job = asked.job;
         let list = job.whole_data()?;
@@ -50,7 +51,7 @@ impl Copies {
             return Ok(Rope::new());
         }
         let order = Write::parse(&list, job.geometry)?;
-        let asker = asked.asker()?;
+        let asker = asked.principal()?;
         let work = async |running: &Running<'_>| match kind_of(&order.token)? {
             Kind::Zero => {
                 for &extent in &order.extents {
@@ -67,28 +68,29 @@ impl Copies {
     async fn write_token(
         &self,
         asked: &CopyContext<'_>,
-        asker: &CopyAsker,
+        asker: &CopyPrincipal,
         order: &Write,
         naa: &[u8],
         running: &Running<'_>,
     ) -> Result<State, Failure> {
         // A token of a unit that is not mapped to the nexus is unknown to it, regardless of its creator.
         let unknown = Sense::illegal(AdditionalSense::TOKEN_UNKNOWN);
-        let seen = self.seen_by(asker);
-        let from = End::of(&seen, |neighbour| neighbour.identity.naa == naa).await?.ok_or(unknown)?;
-        let to =
-            End::of(&seen, |neighbour| neighbour.identity == *asked.identity).await?.ok_or(Neighbour::NOT_REACHABLE)?;
+        let seen = self.mapped_units(asker);
+        let from = ResolvedEnd::of(&seen, |neighbour| neighbour.identity.naa == naa).await?.ok_or(unknown)?;
+        let to = ResolvedEnd::of(&seen, |neighbour| neighbour.identity == *asked.identity)
+            .await?
+            .ok_or(MappedUnit::NOT_REACHABLE)?;
         let token = order.token.clone();
-        let source = from.neighbour.unit.token(asker.clone(), token.clone(), false).await?;
+        let source = from.mapped_unit.unit.token(asker.clone(), token.clone(), false).await?;
         let (found, is_whole) = pairs(&from, &to, &source, order)?;
         for found in found {
             // Each segment checks the token again between reading and writing, since a change of the source cancels it.
-            let found = Found { token: Some(token.clone()), ..found };
+            let found = ResolvedSegment { token: Some(token.clone()), ..found };
             copy_segment(asker, &found, asked.ticket, |bytes| running.note(|known| known.bytes += bytes)).await?;
         }
         // DEL_TKN takes effect only after the copy has succeeded.
         if order.deletes {
-            from.neighbour.unit.token(asker.clone(), token, true).await?;
+            from.mapped_unit.unit.token(asker.clone(), token, true).await?;
         }
         Ok(if is_whole { State::Done } else { State::DoneInPart })
     }
@@ -96,7 +98,7 @@ impl Copies {
     /// COPY OPERATION ABORT: ends the running copy with this list identifier; its command completes with COPY ABORTED.
     pub(crate) async fn abort(&self, job: &Job, tasks: &TaskSet) -> Result<Rope, Failure> {
         // Only a running copy of the same nexus can be aborted.
-        let known = self.known(job.nexus, job.request.cdb.u32_at(2));
+        let known = self.status_of(job.nexus, job.request.cdb.u32_at(2));
         let running = known.filter(|known| known.state == State::Running).ok_or(Sense::cdb_byte(2))?;
         let affected = Affected::One(job.nexus, running.tag);
         tasks.abort(affected, |_| Aborted::Copy);
@@ -109,23 +111,23 @@ impl Copies {
     ///
     /// *Errors*: 23/04 and 23/07 to 23/09.
     pub(crate) fn open(&self, token: &[u8; TOKEN_BYTES], deletes: bool, tokens: &Tokens) -> Result<Vec<Extent>, Sense> {
-        let outside = self.neighbours().ok_or(Sense::illegal(AdditionalSense::TOKEN_UNKNOWN))?;
+        let outside = self.environment().ok_or(Sense::illegal(AdditionalSense::TOKEN_UNKNOWN))?;
         tokens.open(token, deletes, outside.now())
     }
 }
 
 /// LIST IDENTIFIER of POPULATE TOKEN and WRITE USING TOKEN.
 fn list_id(job: &Job) -> ListId {
-    ListId::Kept(job.request.cdb.u32_at(6))
+    ListId::Retained(job.request.cdb.u32_at(6))
 }
 
-impl End {
+impl ResolvedEnd {
     /// Returns the first matching unit, positioned at its first block.
-    async fn of(seen: &[Neighbour], is_meant: impl Fn(&Neighbour) -> bool) -> Result<Option<Self>, Sense> {
+    async fn of(seen: &[MappedUnit], is_meant: impl Fn(&MappedUnit) -> bool) -> Result<Option<Self>, Sense> {
         let Some(which) = seen.iter().position(is_meant) else { return Ok(None) };
         let neighbour = seen[which].clone();
-        let geometry = neighbour.unit.geometry().await.ok_or(Neighbour::NOT_REACHABLE)?;
-        Ok(Some(Self { neighbour, which, geometry, start: block::Lba(0) }))
+        let geometry = neighbour.unit.geometry().await.ok_or(MappedUnit::NOT_REACHABLE)?;
+        Ok(Some(Self { mapped_unit: neighbour, which, geometry, start: block::Lba(0) }))
     }
 }
 
@@ -133,7 +135,12 @@ impl End {
 /// before the destination ranges do.
 ///
 /// *Errors*: 26/00 for an offset beyond the end of the token; A/26/0A where blocks of different sizes do not align.
-fn pairs(from: &End, to: &End, source: &[Extent], order: &Write) -> Result<(Vec<Found>, bool), Sense> {
+fn pairs(
+    from: &ResolvedEnd,
+    to: &ResolvedEnd,
+    source: &[Extent],
+    order: &Write,
+) -> Result<(Vec<ResolvedSegment>, bool), Sense> {
     let [from_bytes, to_bytes] = [from, to].map(|end| u64::from(end.geometry.block_bytes));
     // Block sizes of the two units may differ, so the pairing is done in bytes.
     let held: u64 = source.iter().map(|extent| extent.len.0 * from_bytes).sum();
@@ -157,9 +164,9 @@ fn pairs(from: &End, to: &End, source: &[Extent], order: &Write) -> Result<(Vec<
             {
                 return Err(aborted(AdditionalSense::UNEXPECTED_INEXACT_SEGMENT));
             }
-            pairs.push(Found {
-                from: End { start: extent.start + Blocks(at / from_bytes), ..from.clone() },
-                to: End { start: here.start + Blocks(done / to_bytes), ..to.clone() },
+            pairs.push(ResolvedSegment {
+                from: ResolvedEnd { start: extent.start + Blocks(at / from_bytes), ..from.clone() },
+                to: ResolvedEnd { start: here.start + Blocks(done / to_bytes), ..to.clone() },
                 bytes,
                 token: None,
             });

@@ -1,9 +1,9 @@
 //! Execution of EXTENDED COPY: resolves and checks all segments first, then copies piece by piece.
 
-use super::known::{ListId, Running, State};
 use super::list::{Cscd, List, SELF};
 use super::segment::{Length, Segment, SegmentEnd};
-use super::{Copies, CopyAsker, CopyContext, Neighbour};
+use super::status::{ListId, Running, State};
+use super::{Copies, CopyContext, CopyPrincipal, MappedUnit};
 use crate::designator::uuid_designator;
 use crate::failure::Failure;
 use crate::identity::Identity;
@@ -22,17 +22,17 @@ const NAA: u8 = 0x3;
 const UUID: u8 = 0xA;
 
 /// Segment with resolved source and destination.
-pub(super) struct Found {
-    pub from: End,
-    pub to: End,
+pub(super) struct ResolvedSegment {
+    pub from: ResolvedEnd,
+    pub to: ResolvedEnd,
     pub bytes: u64,
     /// Token that must still be valid between reading blocks and writing them.
     pub token: Option<TokenBytes>,
 }
 
 #[derive(Clone)]
-pub(super) struct End {
-    pub neighbour: Neighbour,
+pub(super) struct ResolvedEnd {
+    pub mapped_unit: MappedUnit,
     pub which: usize,
     pub geometry: Geometry,
     pub start: Lba,
@@ -51,13 +51,13 @@ impl Copies {
             SHORT => List::parse(&list)?,
             _ => List::parse_long(&list)?,
         };
-        let asker = asked.asker()?;
+        let asker = asked.principal()?;
         let work = async |running: &Running<'_>| {
-            let seen = self.seen_by(&asker);
+            let seen = self.mapped_units(&asker);
             // All segments are resolved and checked before any block is copied.
             let mut found = Vec::with_capacity(list.segments.len());
             for segment in &list.segments {
-                found.push(find(asked.identity, &list.cscds, segment, &seen).await?);
+                found.push(resolve_segment(asked.identity, &list.cscds, segment, &seen).await?);
             }
             for found in &found {
                 copy_segment(&asker, found, ticket, |bytes| running.note(|known| known.bytes += bytes)).await?;
@@ -96,14 +96,19 @@ impl Copies {
     }
 }
 
-async fn find(own: &Identity, cscds: &[Cscd], segment: &Segment, seen: &[Neighbour]) -> Result<Found, Sense> {
-    let from = end_of(own, cscds, segment.source, seen).await?;
-    let to = end_of(own, cscds, segment.destination, seen).await?;
+async fn resolve_segment(
+    own: &Identity,
+    cscds: &[Cscd],
+    segment: &Segment,
+    seen: &[MappedUnit],
+) -> Result<ResolvedSegment, Sense> {
+    let from = resolve_end(own, cscds, segment.source, seen).await?;
+    let to = resolve_end(own, cscds, segment.destination, seen).await?;
     // A copy is subject to write protection like any WRITE.
-    if to.neighbour.read_only {
+    if to.mapped_unit.read_only {
         return Err(Sense::new(SenseKey::DataProtect, AdditionalSense::WRITE_PROTECTED));
     }
-    let bytes_of = |end: &End, blocks: u16| u64::from(blocks) * u64::from(end.geometry.block_bytes);
+    let bytes_of = |end: &ResolvedEnd, blocks: u16| u64::from(blocks) * u64::from(end.geometry.block_bytes);
     let bytes = match segment.length {
         Length::SourceBlocks(blocks) => bytes_of(&from, blocks),
         Length::DestinationBlocks(blocks) => bytes_of(&to, blocks),
@@ -118,15 +123,20 @@ async fn find(own: &Identity, cscds: &[Cscd], segment: &Segment, seen: &[Neighbo
         let extent = Extent::checked(end.start.0, bytes / block_bytes);
         extent.filter(|&extent| end.geometry.admit(extent).is_ok()).ok_or(aborted(AdditionalSense::NONE))?;
     }
-    Ok(Found { from, to, bytes, token: None })
+    Ok(ResolvedSegment { from, to, bytes, token: None })
 }
 
 /// Resolves the unit that a segment names, among those mapped to the nexus, and the block where the segment starts.
-async fn end_of(own: &Identity, cscds: &[Cscd], place: SegmentEnd, seen: &[Neighbour]) -> Result<End, Sense> {
+async fn resolve_end(
+    own: &Identity,
+    cscds: &[Cscd],
+    place: SegmentEnd,
+    seen: &[MappedUnit],
+) -> Result<ResolvedEnd, Sense> {
     let SegmentEnd { id, lba, offset } = place;
     let unreachable = aborted(AdditionalSense::UNREACHABLE_COPY_TARGET);
-    let absent = Neighbour::NOT_REACHABLE;
-    let is_it = |neighbour: &Neighbour| match cscds.get(usize::from(id)) {
+    let absent = MappedUnit::NOT_REACHABLE;
+    let is_it = |neighbour: &MappedUnit| match cscds.get(usize::from(id)) {
         // The unit itself has a fixed descriptor ID and needs no descriptor.
         _ if id == SELF => neighbour.identity == *own,
         Some(Cscd::Unit { kind: NAA, designator, .. }) => neighbour.identity.naa == designator[..],
@@ -154,19 +164,19 @@ async fn end_of(own: &Identity, cscds: &[Cscd], place: SegmentEnd, seen: &[Neigh
         return Err(aborted(AdditionalSense::UNEXPECTED_INEXACT_SEGMENT));
     }
     let start = lba.checked_add(offset / block_bytes).ok_or(aborted(AdditionalSense::NONE))?;
-    Ok(End { neighbour, which, geometry, start: Lba(start) })
+    Ok(ResolvedEnd { mapped_unit: neighbour, which, geometry, start: Lba(start) })
 }
 
 pub(super) async fn copy_segment(
-    asker: &CopyAsker,
-    found: &Found,
+    asker: &CopyPrincipal,
+    found: &ResolvedSegment,
     ticket: &TaskGuard<'_>,
     copied: impl Fn(u64),
 ) -> Result<(), Failure> {
-    let Found { from, to, bytes, .. } = found;
+    let ResolvedSegment { from, to, bytes, .. } = found;
     let asker = CopyPrincipals {
         reads: asker.clone(),
-        writes: CopyAsker { read_only: to.neighbour.read_only, ..asker.clone() },
+        writes: CopyPrincipal { read_only: to.mapped_unit.read_only, ..asker.clone() },
     };
     if from.which == to.which {
         // Overlapping ranges are copied from the far end, so that no block is overwritten before it was read.
@@ -191,19 +201,19 @@ pub(super) async fn copy_segment(
 
 /// Principals for the two ends of a copy.
 struct CopyPrincipals {
-    reads: CopyAsker,
-    writes: CopyAsker,
+    reads: CopyPrincipal,
+    writes: CopyPrincipal,
 }
 
-impl Found {
+impl ResolvedSegment {
     /// Refuses data that was read from blocks that may have changed since the token was created.
-    async fn check_token(&self, asker: &CopyAsker) -> Result<(), Sense> {
+    async fn check_token(&self, asker: &CopyPrincipal) -> Result<(), Sense> {
         let Some(token) = &self.token else { return Ok(()) };
-        self.from.neighbour.unit.token(asker.clone(), token.clone(), false).await.map(drop)
+        self.from.mapped_unit.unit.token(asker.clone(), token.clone(), false).await.map(drop)
     }
 }
 
-impl End {
+impl ResolvedEnd {
     /// Returns the blocks of `bytes` bytes behind the first `at` bytes.
     fn extent(&self, at: u64, bytes: u64) -> Extent {
         let block_bytes = u64::from(self.geometry.block_bytes);
@@ -215,32 +225,37 @@ impl End {
 /// Copies `bytes` bytes behind the first `at` bytes of a segment through memory.
 async fn copy_piece(
     asker: &CopyPrincipals,
-    found: &Found,
+    found: &ResolvedSegment,
     at: u64,
     bytes: u64,
     ticket: &TaskGuard<'_>,
 ) -> Result<(), Failure> {
-    let Found { from, to, .. } = found;
+    let ResolvedSegment { from, to, .. } = found;
     assert!(bytes > 0 && at + bytes <= found.bytes, "a piece lies within its segment");
     // An abort takes effect between two pieces.
     ticket.check_live()?;
-    let data = from.neighbour.unit.read(asker.reads.clone(), from.extent(at, bytes)).await.map_err(third_party)?;
+    let data = from.mapped_unit.unit.read(asker.reads.clone(), from.extent(at, bytes)).await.map_err(third_party)?;
     assert_eq!(data.len() as u64, bytes, "a unit reads exactly the blocks that it is asked for");
     // Checked again: the read may have taken long.
     ticket.check_live()?;
     // Checked after the read: a change that precedes the check may be in the data.
     found.check_token(&asker.reads).await?;
     let start = to.extent(at, bytes).start;
-    to.neighbour.unit.write(asker.writes.clone(), start, data.into_view()).await.map_err(third_party)?;
+    to.mapped_unit.unit.write(asker.writes.clone(), start, data.into_view()).await.map_err(third_party)?;
     Ok(())
 }
 
 /// Copies the run that starts `at` bytes into a segment: data, or a hole, which stays a hole where discarded blocks of
 /// the destination read as zeros. Returns the number of bytes done.
-async fn copy_run(asker: &CopyPrincipals, found: &Found, at: u64, ticket: &TaskGuard<'_>) -> Result<u64, Failure> {
-    let Found { from, to, bytes, .. } = found;
+async fn copy_run(
+    asker: &CopyPrincipals,
+    found: &ResolvedSegment,
+    at: u64,
+    ticket: &TaskGuard<'_>,
+) -> Result<u64, Failure> {
+    let ResolvedSegment { from, to, bytes, .. } = found;
     ticket.check_live()?;
-    let run = from.neighbour.unit.run(asker.reads.clone(), from.extent(at, bytes - at)).await.map_err(third_party)?;
+    let run = from.mapped_unit.unit.run(asker.reads.clone(), from.extent(at, bytes - at)).await.map_err(third_party)?;
     // Runs are rounded to blocks of both units; a run shorter than one such block is copied as data.
     let block = u64::from(from.geometry.block_bytes.max(to.geometry.block_bytes));
     assert!(!run.extent.is_empty(), "a unit tells a run of at least one block");
@@ -250,7 +265,7 @@ async fn copy_run(asker: &CopyPrincipals, found: &Found, at: u64, ticket: &TaskG
     if !run.mapped && alike > 0 && to.geometry.discard_zeroes {
         ticket.check_live()?;
         found.check_token(&asker.reads).await?;
-        to.neighbour.unit.discard(asker.writes.clone(), to.extent(at, alike)).await.map_err(third_party)?;
+        to.mapped_unit.unit.discard(asker.writes.clone(), to.extent(at, alike)).await.map_err(third_party)?;
         return Ok(alike);
     }
     let here = alike.max(block).min(PIECE_BYTES).min(bytes - at);

@@ -9,24 +9,24 @@ use futures_util::FutureExt;
 use std::cell::{Cell, RefCell};
 use std::slice;
 
-type Bed = Rc<LogicalUnit<Bench>>;
+type TestUnit = Rc<LogicalUnit<Bench>>;
 
 /// Set of units with their mappings, as the copy manager sees them.
 #[derive(Default)]
-struct Street {
-    lots: RefCell<Vec<Lot>>,
+struct TestEnvironment {
+    lots: RefCell<Vec<TestMapping>>,
     now: Cell<Duration>,
     drawn: Cell<u8>,
 }
 
 /// Unit with the nexuses that it is mapped to, each with or without write access.
-type Lot = (Bed, Vec<(NexusId, bool)>);
+type TestMapping = (TestUnit, Vec<(NexusId, bool)>);
 
-impl Neighbours for Street {
-    fn of(&self, asker: &CopyAsker) -> Vec<Neighbour> {
-        let seen = |(unit, seers): &Lot| {
+impl CopyEnvironment for TestEnvironment {
+    fn mapped_units(&self, asker: &CopyPrincipal) -> Vec<MappedUnit> {
+        let seen = |(unit, seers): &TestMapping| {
             let &(_, read_only) = seers.iter().find(|(seer, _)| *seer == asker.nexus)?;
-            Some(Neighbour { identity: unit.identity().clone(), read_only, unit: Rc::new(House(unit.clone())) })
+            Some(MappedUnit { identity: unit.identity().clone(), read_only, unit: Rc::new(TestCopyUnit(unit.clone())) })
         };
         self.lots.borrow().iter().filter_map(seen).collect()
     }
@@ -41,44 +41,49 @@ impl Neighbours for Street {
     }
 }
 
-struct House(Bed);
+struct TestCopyUnit(TestUnit);
 
-impl CopyUnit for House {
-    fn geometry(&self) -> Copying<'_, Option<Geometry>> {
+impl CopyUnit for TestCopyUnit {
+    fn geometry(&self) -> CopyFuture<'_, Option<Geometry>> {
         Box::pin(std::future::ready(Some(self.0.device().geometry.get())))
     }
 
-    fn read(&self, asker: CopyAsker, extent: Extent) -> Copying<'_, Result<Rope, Sense>> {
+    fn read(&self, asker: CopyPrincipal, extent: Extent) -> CopyFuture<'_, Result<Rope, Sense>> {
         Box::pin(async move { self.0.copy_read(&asker, extent).await })
     }
 
-    fn run(&self, asker: CopyAsker, extent: Extent) -> Copying<'_, Result<Run, Sense>> {
+    fn run(&self, asker: CopyPrincipal, extent: Extent) -> CopyFuture<'_, Result<Run, Sense>> {
         Box::pin(async move { self.0.copy_run(&asker, extent).await })
     }
 
-    fn discard(&self, asker: CopyAsker, extent: Extent) -> Copying<'_, Result<(), Sense>> {
+    fn discard(&self, asker: CopyPrincipal, extent: Extent) -> CopyFuture<'_, Result<(), Sense>> {
         Box::pin(async move { self.0.copy_discard(&asker, extent).await })
     }
 
-    fn token(&self, _: CopyAsker, token: Box<[u8; 512]>, deletes: bool) -> Copying<'_, Result<Vec<Extent>, Sense>> {
+    fn token(
+        &self,
+        _: CopyPrincipal,
+        token: Box<[u8; 512]>,
+        deletes: bool,
+    ) -> CopyFuture<'_, Result<Vec<Extent>, Sense>> {
         Box::pin(std::future::ready(self.0.copy_token(&token, deletes)))
     }
 
-    fn write(&self, asker: CopyAsker, start: Lba, data: View) -> Copying<'_, Result<(), Sense>> {
+    fn write(&self, asker: CopyPrincipal, start: Lba, data: View) -> CopyFuture<'_, Result<(), Sense>> {
         Box::pin(async move { self.0.copy_write(&asker, start, data).await })
     }
 }
 
 /// Creates a unit with this number in the set, filled with its number.
-fn move_in(street: &Rc<Street>, number: u8, block_bytes: u32, seers: &[(NexusId, bool)]) -> Bed {
+fn move_in(street: &Rc<TestEnvironment>, number: u8, block_bytes: u32, seers: &[(NexusId, bool)]) -> TestUnit {
     move_in_over(street, number, Bench::new(block_bytes, BLOCKS), seers)
 }
 
-fn move_in_over(street: &Rc<Street>, number: u8, bench: Bench, seers: &[(NexusId, bool)]) -> Bed {
+fn move_in_over(street: &Rc<TestEnvironment>, number: u8, bench: Bench, seers: &[(NexusId, bool)]) -> TestUnit {
     let mut identity = identity();
     (identity.naa[15], identity.uuid[15]) = (number, number);
     bench.bytes.borrow_mut().fill(number);
-    let unit = LogicalUnit::new(bench, identity, Options::default()).with_neighbours(street.clone());
+    let unit = LogicalUnit::new(bench, identity, Options::default()).with_copy_environment(street.clone());
     for (nexus, relative) in [(HOST, 1), (OTHER, 2)] {
         unit.attach(nexus, initiator(relative), port(relative));
         assert_eq!(sense(&run(&unit, nexus, &[0; 6], &[])), (6, 0x29, 0));
@@ -89,14 +94,14 @@ fn move_in_over(street: &Rc<Street>, number: u8, bench: Bench, seers: &[(NexusId
 }
 
 /// HOST sees units 1 and 2, OTHER sees units 3 and 4.
-fn two_tenants() -> [Bed; 4] {
-    let street = Rc::new(Street::default());
+fn two_tenants() -> [TestUnit; 4] {
+    let street = Rc::new(TestEnvironment::default());
     [(1, HOST), (2, HOST), (3, OTHER), (4, OTHER)]
         .map(|(number, nexus)| move_in(&street, number, 512, &[(nexus, false)]))
 }
 
 /// Builds an identification descriptor CSCD descriptor.
-fn cscd(unit: &Bed, kind: u8) -> Vec<u8> {
+fn cscd(unit: &TestUnit, kind: u8) -> Vec<u8> {
     let designator = match kind {
         0x3 => unit.identity().naa.to_vec(),
         _ => [&[0x10, 0], &unit.identity().uuid[..]].concat(),
@@ -145,16 +150,16 @@ fn cdb(list: &[u8]) -> [u8; 16] {
     cdb16(0x83, 0, 0, list.len() as u32)
 }
 
-fn copy(unit: &Bed, nexus: NexusId, list: &[u8]) -> Outcome {
+fn copy(unit: &TestUnit, nexus: NexusId, list: &[u8]) -> Outcome {
     run(unit, nexus, &cdb(list), list)
 }
 
 /// Orders a copy of 8 blocks from block 0 of `from` to block 8 of `to`, on behalf of HOST at `manager`.
-fn ask_for_copy(manager: &Bed, from: &Bed, to: &Bed) -> Outcome {
+fn ask_for_copy(manager: &TestUnit, from: &TestUnit, to: &TestUnit) -> Outcome {
     copy(manager, HOST, &list(&[cscd(from, 3), cscd(to, 3)], &[segment((0, 1), 8, (0, 8))]))
 }
 
-fn holds(unit: &Bed, from: u64, count: u64, byte: u8) -> bool {
+fn holds(unit: &TestUnit, from: u64, count: u64, byte: u8) -> bool {
     blocks(unit, from, count).iter().all(|&found| found == byte)
 }
 
@@ -230,7 +235,7 @@ fn copy_without_descriptors_or_segments_does_nothing() {
 
 #[test]
 fn copy_respects_reservations_of_source_and_destination() {
-    let street = Rc::new(Street::default());
+    let street = Rc::new(TestEnvironment::default());
     let both = [(HOST, false), (OTHER, false)];
     let [one, two, manager] = [1, 2, 5].map(|number| move_in(&street, number, 512, &both));
     good(run(&one, OTHER, &[0x16, 0, 0, 0, 0, 0], &[]));
@@ -254,7 +259,7 @@ fn copy_respects_reservations_of_source_and_destination() {
 
 #[test]
 fn copy_writes_nothing_that_the_nexus_may_not_write_and_nothing_that_is_not_served_to_it() {
-    let street = Rc::new(Street::default());
+    let street = Rc::new(TestEnvironment::default());
     let one = move_in(&street, 1, 512, &[(HOST, false)]);
     let shown = move_in(&street, 2, 512, &[(HOST, true)]);
     assert_eq!(sense(&ask_for_copy(&one, &one, &shown)), (7, 0x27, 0));
@@ -266,7 +271,7 @@ fn copy_writes_nothing_that_the_nexus_may_not_write_and_nothing_that_is_not_serv
 
 #[test]
 fn copy_within_one_unit_reads_before_it_overwrites() {
-    let street = Rc::new(Street::default());
+    let street = Rc::new(TestEnvironment::default());
     let large = move_in(&street, 1, 4096, &[(HOST, false)]);
     // Pieces of 1 MiB have 256 blocks; the offset is small, so that ranges overlap within the disk of 256 blocks.
     for (from, to) in [(0_u64, 3), (3, 0)] {
@@ -281,7 +286,7 @@ fn copy_within_one_unit_reads_before_it_overwrites() {
 
 #[test]
 fn copy_between_units_with_other_blocks_counts_as_the_segment_says() {
-    let street = Rc::new(Street::default());
+    let street = Rc::new(TestEnvironment::default());
     let small = move_in(&street, 1, 512, &[(HOST, false)]);
     let large = move_in(&street, 2, 4096, &[(HOST, false)]);
     let ends = [cscd(&small, 3), cscd(&large, 3)];
@@ -301,7 +306,7 @@ fn copy_between_units_with_other_blocks_counts_as_the_segment_says() {
 
 #[test]
 fn copy_with_offset_counts_bytes_and_copies_whole_blocks() {
-    let street = Rc::new(Street::default());
+    let street = Rc::new(TestEnvironment::default());
     let small = move_in(&street, 1, 512, &[(HOST, false)]);
     let large = move_in(&street, 2, 4096, &[(HOST, false)]);
     let ends = [cscd(&small, 3), cscd(&large, 3)];
@@ -377,7 +382,7 @@ fn copy_list_that_lies_is_refused_and_nothing_is_copied() {
     assert!(holds(&two, 8, 8, 1), "LU ID TYPE is ignored");
 }
 
-fn status(unit: &Bed, nexus: NexusId, id: u8) -> Outcome {
+fn status(unit: &TestUnit, nexus: NexusId, id: u8) -> Outcome {
     let mut cdb = cdb16(0x84, 0, 0, 64);
     cdb[2] = id;
     run(unit, nexus, &cdb, &[])
@@ -398,11 +403,11 @@ fn copy_results_are_told_to_the_nexus_that_asked_and_to_nobody_else() {
         bad[0] = id;
         copy(&one, HOST, &bad);
     }
-    assert_eq!(one.copies().known_count(), 64, "only so many are remembered");
+    assert_eq!(one.copies().status_count(), 64, "only so many are remembered");
     good(status(&one, HOST, 20));
     assert_eq!(sense(&status(&one, HOST, 119)), (5, 0x24, 0), "the oldest are not");
     one.detach(HOST);
-    assert_eq!(one.copies().known_count(), 0);
+    assert_eq!(one.copies().status_count(), 0);
 }
 
 #[test]
@@ -480,12 +485,12 @@ fn unit_without_neighbours_has_nothing_to_copy() {
     let unit = Rc::new(unit());
     assert_eq!(sense(&ask_for_copy(&unit, &unit, &unit)), NOT_REACHABLE);
     let data = Buf::copy_of(&[1; 3]).freeze();
-    let asker = CopyAsker { nexus: HOST, initiator: initiator(1), port: (*port(1)).clone(), read_only: false };
+    let asker = CopyPrincipal { nexus: HOST, initiator: initiator(1), port: (*port(1)).clone(), read_only: false };
     assert!(now(unit.copy_write(&asker, Lba(0), data)).is_err(), "a part of a block");
 }
 
 /// Creates a unit over a thin disk with granules of 8 blocks.
-fn move_in_thin(street: &Rc<Street>, number: u8, granules: usize) -> Bed {
+fn move_in_thin(street: &Rc<TestEnvironment>, number: u8, granules: usize) -> TestUnit {
     let mut bench = Bench::new(512, BLOCKS);
     bench.thin = Some(Thin::new(8, granules));
     let unit = move_in_over(street, number, bench, &[(HOST, false)]);
@@ -495,7 +500,7 @@ fn move_in_thin(street: &Rc<Street>, number: u8, granules: usize) -> Bed {
 
 #[test]
 fn copy_makes_holes_of_holes_and_reads_none_of_them() {
-    let street = Rc::new(Street::default());
+    let street = Rc::new(TestEnvironment::default());
     let (from, to) = (move_in_thin(&street, 1, 32), move_in_thin(&street, 2, 32));
     tell(&from, &cdb10(0x2A, 0, 16, 8), &[7; 8 * BLOCK]);
     tell(&to, &cdb10(0x2A, 0, 0, 64), &[9; 64 * BLOCK]);
@@ -511,7 +516,7 @@ fn copy_makes_holes_of_holes_and_reads_none_of_them() {
 
 #[test]
 fn copy_of_holes_respects_reservations_and_says_that_a_pool_is_full() {
-    let street = Rc::new(Street::default());
+    let street = Rc::new(TestEnvironment::default());
     let (from, to) = (move_in_thin(&street, 1, 32), move_in_thin(&street, 2, 1));
     street.lots.borrow_mut().iter_mut().for_each(|(_, seers)| seers.push((OTHER, false)));
     good(run(&from, OTHER, &[0x16, 0, 0, 0, 0, 0], &[]));

@@ -1,6 +1,6 @@
 //! Vital product data pages (SPC-4 and SBC-4, vital product data).
 
-use super::Described;
+use super::InquiryView;
 use crate::copy::emit_third_party_page;
 use crate::designator::{Association, CodeSet, emit_designator, emit_port, padded_name, uuid_designator};
 use crate::identity::Provisioning;
@@ -35,7 +35,7 @@ const LONG_PAGE_BYTES: usize = 64;
 /// Serial numbers are truncated to this number of characters.
 const SERIAL_CHARACTERS_MAX: usize = 64;
 
-impl Described<'_> {
+impl InquiryView<'_> {
     pub(super) fn vital_page(&self, page: u8) -> Result<Reply, Sense> {
         let mut reply = Reply::new();
         reply.u8(self.peripheral()).u8(page).u16(0);

@@ -1,7 +1,7 @@
 //! On-disk format of the saved mode parameters (MODE SELECT with SP). `docs/on-disk.md` has the byte map.
 
 use super::ModeParameters;
-use crate::keeper::{NotUnderstood, Reader};
+use crate::persistence::{ParseError, Reader};
 use crate::threshold::{Threshold, Thresholds};
 
 const DESCRIPTOR_SENSE: u8 = 1;
@@ -13,7 +13,7 @@ const ALL_FLAGS: u8 = 31;
 
 impl ModeParameters {
     /// Emits the stored form; empty for default values.
-    pub(crate) fn kept(&self) -> Vec<u8> {
+    pub(crate) fn emit(&self) -> Vec<u8> {
         if *self == Self::default() {
             return Vec::new();
         }
@@ -28,10 +28,10 @@ impl ModeParameters {
     }
 
     /// Parses what [`ModeParameters::kept`] emitted.
-    pub(crate) fn restored(rest: &mut Reader<'_>) -> Result<Self, NotUnderstood> {
+    pub(crate) fn parse(rest: &mut Reader<'_>) -> Result<Self, ParseError> {
         let flags = rest.u8()?;
         if flags & !ALL_FLAGS != 0 {
-            return Err(NotUnderstood);
+            return Err(ParseError);
         }
         let mut threshold = |flag| Ok(Threshold { enabled: flags & flag != 0, count: rest.u32()? });
         Ok(Self {

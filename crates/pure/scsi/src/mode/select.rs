@@ -15,7 +15,7 @@ const TOO_SHORT: Sense = Sense::illegal(AdditionalSense::PARAMETER_LIST_LENGTH_E
 
 /// Parsed parameter list with the resulting parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Selected {
+pub(crate) struct ParsedModeSelect {
     pub before: ModeParameters,
     pub after: ModeParameters,
     /// SP: the new values must be persisted before they take effect.
@@ -24,7 +24,7 @@ pub(crate) struct Selected {
 
 impl ModePages {
     /// Parses MODE SELECT; `None` for an empty list, which changes nothing.
-    pub(crate) fn select(&self, job: &Job, setting: Setting) -> Result<Option<Selected>, Failure> {
+    pub(crate) fn select(&self, job: &Job, setting: Setting) -> Result<Option<ParsedModeSelect>, Failure> {
         if !job.request.cdb.bit(1, 4) {
             // PF zero selects a vendor-specific format, and there is none.
             return Err(Sense::cdb_bit(1, 4).into());
@@ -40,7 +40,7 @@ impl ModePages {
         let before = self.get();
         let list = List { bytes: &list, header: Header::of(job.request.cdb), geometry: job.geometry };
         let after = list.parameters(before, setting.tells_space)?;
-        Ok(Some(Selected { before, after, saves }))
+        Ok(Some(ParsedModeSelect { before, after, saves }))
     }
 }
 

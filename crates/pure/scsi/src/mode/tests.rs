@@ -178,8 +178,8 @@ fn without_tas() -> [u8; 12] {
 }
 
 /// Creates a unit with a keeper, as after power loss when `shelf` has stored state.
-fn restarted(shelf: &Rc<Shelf>) -> LogicalUnit<Bench> {
-    let unit = LogicalUnit::new(Bench::new(512, 256), identity(), Options::default()).with_keeper(shelf.clone());
+fn restarted(shelf: &Rc<MemoryStore>) -> LogicalUnit<Bench> {
+    let unit = LogicalUnit::new(Bench::new(512, 256), identity(), Options::default()).with_state_store(shelf.clone());
     unit.restore(PersistentState::parse(&shelf.kept.borrow()).expect("it was kept"));
     for (nexus, number) in [(HOST, 1), (OTHER, 2)] {
         unit.attach(nexus, initiator(number), port(number));
@@ -190,7 +190,7 @@ fn restarted(shelf: &Rc<Shelf>) -> LogicalUnit<Bench> {
 
 #[test]
 fn task_aborted_status_is_on_can_be_changed_and_saved_and_others_hear_of_it() {
-    let shelf = Rc::new(Shelf::default());
+    let shelf = Rc::new(MemoryStore::default());
     let unit = restarted(&shelf);
     let current = |unit: &LogicalUnit<Bench>| ask(unit, &sense6(0, 0x0A, true))[4..].to_vec();
     let saved = |unit: &LogicalUnit<Bench>| ask(unit, &sense6(3, 0x0A, true))[4..].to_vec();
@@ -205,7 +205,7 @@ fn task_aborted_status_is_on_can_be_changed_and_saved_and_others_hear_of_it() {
     let _ = run(&unit, HOST, &[0; 6], &[]);
     assert_eq!(current(&unit), with_ps(CONTROL));
     // A value that cannot be persisted does not take effect.
-    shelf.refuses.set(Some(NotKept::Gone));
+    shelf.refuses.set(Some(StoreError::Gone));
     assert_eq!(refused(&unit, &[0x15, 0x11, 0, 0, 16, 0], &list).0, 4);
     assert_eq!(current(&unit), with_ps(CONTROL));
     shelf.refuses.set(None);

@@ -39,7 +39,8 @@ fn ejected_medium_serves_nothing_until_it_is_loaded() {
     for operation in &crate::operation::OPERATIONS {
         let mut cdb = [0; 16];
         (cdb[0], cdb[1]) = (operation.code(), operation.action().unwrap_or(0));
-        if operation.is_known(unit.shape().offered()) && (operation.needs_medium() || operation.tells_size()) {
+        if operation.is_known(unit.shape().optional_features()) && (operation.needs_medium() || operation.tells_size())
+        {
             assert_eq!(refused(&unit, &cdb, &[0; BLOCK]), NO_MEDIUM, "{}", operation.name);
         }
     }
@@ -120,7 +121,7 @@ fn unit_without_its_device_says_what_is_known_of_it_and_serves_nothing() {
         for operation in &crate::operation::OPERATIONS {
             let mut cdb = [0; 16];
             (cdb[0], cdb[1]) = (operation.code(), operation.action().unwrap_or(0));
-            if operation.is_known(unit.shape().offered()) && !operation.is_served_without_device() {
+            if operation.is_known(unit.shape().optional_features()) && !operation.is_served_without_device() {
                 assert_eq!(refused(&unit, &cdb, &[0; BLOCK]), (2, 4, qualifier), "{}", operation.name);
             }
         }

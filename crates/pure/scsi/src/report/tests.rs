@@ -1,4 +1,4 @@
-use crate::operation::{OPERATIONS, Offered};
+use crate::operation::{OPERATIONS, OptionalFeatures};
 use crate::rig::*;
 use crate::*;
 
@@ -116,7 +116,7 @@ fn bit_outside_the_usage_map_is_refused_where_it_stands() {
     };
     let unit = full();
     for row in &OPERATIONS {
-        let usage = row.usage(Offered::ALL);
+        let usage = row.usage(OptionalFeatures::ALL);
         for (byte, bit) in (1..usage.len()).flat_map(|byte| (0..8).map(move |bit| (byte, bit))) {
             let mut cdb = [0; 16];
             (cdb[0], cdb[1]) = (row.code(), row.action().unwrap_or(0));

@@ -7,8 +7,8 @@ use crate::cdb::Cdb;
 use crate::conflict::ReservationType;
 use crate::failure::Failure;
 use crate::identity::TargetPort;
-use crate::keeper::Persistence;
 use crate::nexus::{InitiatorPort, ItNexus, Nexuses, TransportId, pointer};
+use crate::persistence::Persistence;
 use crate::sense::{AdditionalSense, Sense};
 use std::rc::Rc;
 
@@ -114,7 +114,7 @@ pub(crate) fn ends_tasks(cdb: Cdb) -> bool {
 }
 
 /// Context of a change: the asking nexus and its port.
-pub(crate) struct Asking<'a> {
+pub(crate) struct ActionContext<'a> {
     /// Asking nexus with the relative identifier of its target port.
     pub place: RegistrantPort,
     pub port: &'a TargetPort,
@@ -126,7 +126,7 @@ impl Reservations {
     /// Computes the change that PERSISTENT RESERVE OUT makes to the registrations, without installing it.
     ///
     /// *Errors*: the status or sense of a refused action.
-    pub(crate) fn change_of(&self, cdb: Cdb, list: &[u8], asking: &Asking<'_>) -> Result<Change, Failure> {
+    pub(crate) fn change_of(&self, cdb: Cdb, list: &[u8], asking: &ActionContext<'_>) -> Result<Change, Failure> {
         let (list, action) = (&List(list), Action::of(cdb));
         let (key, action_key) = list.keys()?;
         // Parsed here, but evaluated only by the actions that use the type.
@@ -154,7 +154,12 @@ impl Reservations {
         }
     }
 
-    fn register_order(&self, ignores_key: bool, list: &List<'_>, asking: &Asking<'_>) -> Result<Register, Failure> {
+    fn register_order(
+        &self,
+        ignores_key: bool,
+        list: &List<'_>,
+        asking: &ActionContext<'_>,
+    ) -> Result<Register, Failure> {
         let port = asking.port;
         let (key, new_key) = list.keys()?;
         let bits = list.u8(REGISTER_BITS_AT)?;
@@ -183,7 +188,7 @@ impl Reservations {
         Ok(Register { ignores_key, key, new_key, persists, at_other_ports, others })
     }
 
-    fn move_order(&self, list: &List<'_>, asking: &Asking<'_>) -> Result<Move, Failure> {
+    fn move_order(&self, list: &List<'_>, asking: &ActionContext<'_>) -> Result<Move, Failure> {
         let port = asking.port;
         let (key, new_key) = list.keys()?;
         let bits = list.u8(MOVE_BITS_AT)?;

@@ -49,7 +49,7 @@ fn read_keys(state: &State) -> Reply {
 }
 
 fn read_reservation(state: &State) -> Reply {
-    let Some(held) = &state.held else { return header(state, 0) };
+    let Some(held) = &state.reservation else { return header(state, 0) };
     let mut reply = header(state, 16);
     // An all registrants reservation has no single holder, and its key is reported as zero (SPC-4).
     let key = held.holder.as_ref().and_then(|holder| state.key_of(holder));
@@ -84,8 +84,8 @@ fn read_full_status(state: &State, allocation: u64) -> Reply {
 
 /// Emits the descriptor of one I_T nexus. ALL_TG_PT is zero, so the RELATIVE TARGET PORT IDENTIFIER is valid.
 fn emit_full_status(reply: &mut Reply, state: &State, nexus: &ItNexus, registration: Registration) {
-    let is_holder = state.standing(nexus) == ReservationRole::Holder;
-    let held = state.held.as_ref().filter(|_| is_holder);
+    let is_holder = state.role(nexus) == ReservationRole::Holder;
+    let held = state.reservation.as_ref().filter(|_| is_holder);
     let id = nexus.initiator.transport_id();
     reply.u64(registration.key).u32(0);
     reply.u8(u8::from(is_holder)).u8(held.map_or(0, |held| held.kind.code())).u32(0);

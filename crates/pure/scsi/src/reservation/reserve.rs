@@ -50,8 +50,8 @@ impl Reservations {
         if state.registrations.is_empty() {
             return Ok(false);
         }
-        let standing = nexuses.standing(nexus);
-        let is_allowed = state.held.as_ref().is_some_and(|held| standing.shares(held.kind));
+        let standing = nexuses.role(nexus);
+        let is_allowed = state.reservation.as_ref().is_some_and(|held| standing.shares(held.kind));
         if is_allowed { Ok(true) } else { Err(Status::ReservationConflict.into()) }
     }
 }

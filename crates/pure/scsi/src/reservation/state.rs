@@ -27,7 +27,7 @@ pub(crate) struct State {
     /// Last valid APTPL bit.
     pub persists: bool,
     pub registrations: BTreeMap<Rc<ItNexus>, Registration>,
-    pub held: Option<Held>,
+    pub reservation: Option<PersistentReservation>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(crate) struct Registration {
 
 /// Persistent reservation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct PersistentReservation {
     pub kind: ReservationType,
     /// Holder, always registered; `None` for an all registrants type, where every registrant is a holder.
     pub holder: Option<Rc<ItNexus>>,
@@ -51,7 +51,7 @@ pub(crate) struct Held {
 pub(crate) struct Change {
     pub after: State,
     /// Unit attentions to establish, at most one per nexus.
-    pub told: Vec<(Rc<ItNexus>, UnitAttention)>,
+    pub attentions: Vec<(Rc<ItNexus>, UnitAttention)>,
     /// Nexuses whose registration a PREEMPT removed: PREEMPT AND ABORT aborts their tasks.
     pub preempted: Vec<Rc<ItNexus>>,
 }
@@ -89,10 +89,10 @@ impl State {
         self.registrations.get(nexus).map(|registration| registration.key)
     }
 
-    pub(crate) fn standing(&self, nexus: &ItNexus) -> ReservationRole {
+    pub(crate) fn role(&self, nexus: &ItNexus) -> ReservationRole {
         // An unregistered nexus has no part in a persistent reservation, whoever holds it.
-        match &self.held {
-            _ if !self.registrations.contains_key(nexus) => ReservationRole::Stranger,
+        match &self.reservation {
+            _ if !self.registrations.contains_key(nexus) => ReservationRole::Unregistered,
             Some(held) if held.holder.as_deref().is_none_or(|holder| holder == nexus) => ReservationRole::Holder,
             _ => ReservationRole::Registrant,
         }
@@ -144,9 +144,9 @@ impl State {
         self.admit_key(asker, key)?;
         // SPC-4: RESERVE does not change PRgeneration.
         let mut change = self.unchanged();
-        match &self.held {
-            None => change.after.held = Some(Held::by(asker, kind)),
-            Some(held) if held.kind == kind && self.standing(asker) == ReservationRole::Holder => {}
+        match &self.reservation {
+            None => change.after.reservation = Some(PersistentReservation::by(asker, kind)),
+            Some(held) if held.kind == kind && self.role(asker) == ReservationRole::Holder => {}
             Some(_) => return Err(CONFLICT),
         }
         Ok(change)
@@ -159,17 +159,17 @@ impl State {
         self.admit_key(asker, key)?;
         // SPC-4: RELEASE does not change PRgeneration.
         let mut change = self.unchanged();
-        let Some(held) = &self.held else { return Ok(change) };
-        if self.standing(asker) != ReservationRole::Holder {
+        let Some(held) = &self.reservation else { return Ok(change) };
+        if self.role(asker) != ReservationRole::Holder {
             return Ok(change);
         }
         if held.kind != kind {
             return Err(Sense::illegal(AdditionalSense::INVALID_RELEASE).into());
         }
-        change.after.held = None;
+        change.after.reservation = None;
         // Registrants lose access that they had through the reservation, so they are notified.
         if kind.is_for_registrants() {
-            change.tell_registrants(asker, UnitAttention::ReservationsReleased);
+            change.notify_registrants(asker, UnitAttention::ReservationsReleased);
         }
         Ok(change)
     }
@@ -186,9 +186,9 @@ impl State {
     pub(crate) fn cleared(&self, asker: Option<&Rc<ItNexus>>) -> Change {
         let mut change = self.counted();
         let registered = self.registrations.keys().filter(|nexus| Some(*nexus) != asker);
-        change.told.extend(registered.map(|nexus| (nexus.clone(), UnitAttention::ReservationsPreempted)));
+        change.attentions.extend(registered.map(|nexus| (nexus.clone(), UnitAttention::ReservationsPreempted)));
         change.after.registrations.clear();
-        change.after.held = None;
+        change.after.reservation = None;
         change
     }
 
@@ -206,10 +206,10 @@ impl State {
         // The preempting nexus must be registered itself.
         self.admit_key(asker, key)?;
         // A reservation is preempted only through the key of its holder; any other key removes registrations alone.
-        let takes = match &self.held {
+        let takes = match &self.reservation {
             // For an all registrants reservation, a key of zero names all holders (SPC-4 PREEMPT).
-            Some(Held { holder: None, .. }) => victim_key == 0,
-            Some(Held { holder: Some(holder), .. }) => self.key_of(holder) == Some(victim_key),
+            Some(PersistentReservation { holder: None, .. }) => victim_key == 0,
+            Some(PersistentReservation { holder: Some(holder), .. }) => self.key_of(holder) == Some(victim_key),
             None => false,
         };
         if takes {
@@ -236,11 +236,11 @@ impl State {
         change
             .remove(asker, |nexus, registration| nexus != asker && (victim_key == 0 || registration.key == victim_key));
         // SPC-4: the remaining registrants are notified if the type of the reservation changes.
-        if self.held.as_ref().is_some_and(|held| held.kind != kind) {
-            change.tell_registrants(asker, UnitAttention::ReservationsReleased);
+        if self.reservation.as_ref().is_some_and(|held| held.kind != kind) {
+            change.notify_registrants(asker, UnitAttention::ReservationsReleased);
         }
         assert!(change.after.registrations.contains_key(asker), "who preempts stays registered");
-        change.after.held = Some(Held::by(asker, kind));
+        change.after.reservation = Some(PersistentReservation::by(asker, kind));
         change
     }
 
@@ -248,7 +248,7 @@ impl State {
     pub(crate) fn move_to(&self, asker: &Rc<ItNexus>, order: &Move) -> Result<Change, Failure> {
         self.admit_key(asker, order.key)?;
         // Only the holder may move the reservation; an all registrants type has no single holder to move.
-        let held = self.held.as_ref().filter(|held| held.holder.as_ref() == Some(asker));
+        let held = self.reservation.as_ref().filter(|held| held.holder.as_ref() == Some(asker));
         let kind = held.ok_or(CONFLICT)?.kind;
         if order.new_key == 0 {
             return Err(Sense::parameter(ACTION_KEY_AT, None).into());
@@ -264,7 +264,7 @@ impl State {
             // UNREG: the former holder gives up its registration with the reservation.
             change.after.registrations.remove(asker);
         }
-        change.after.held = Some(Held::by(&order.to.0, kind));
+        change.after.reservation = Some(PersistentReservation::by(&order.to.0, kind));
         change.after.admit_size()?;
         Ok(change)
     }
@@ -273,7 +273,7 @@ impl State {
     pub(crate) fn assert_sound(&self) {
         assert!(self.registrations.len() <= REGISTRATIONS_MAX, "registrations are bounded");
         assert!(self.registrations.values().all(|one| one.key != 0), "a registration has a key");
-        let Some(Held { kind, holder }) = &self.held else { return };
+        let Some(PersistentReservation { kind, holder }) = &self.reservation else { return };
         assert_eq!(
             kind.is_held_by_all(),
             holder.is_none(),
@@ -286,7 +286,7 @@ impl State {
 
     /// Starts a change that does not count in PRgeneration (RESERVE, RELEASE).
     fn unchanged(&self) -> Change {
-        Change { after: self.clone(), told: Vec::new(), preempted: Vec::new() }
+        Change { after: self.clone(), attentions: Vec::new(), preempted: Vec::new() }
     }
 
     /// Starts a change that increments PRgeneration.
@@ -316,17 +316,17 @@ impl State {
     }
 }
 
-impl Held {
+impl PersistentReservation {
     fn by(nexus: &Rc<ItNexus>, kind: ReservationType) -> Self {
         Self { kind, holder: (!kind.is_held_by_all()).then(|| nexus.clone()) }
     }
 }
 
 impl Change {
-    fn tell_registrants(&mut self, asker: &Rc<ItNexus>, attention: UnitAttention) {
+    fn notify_registrants(&mut self, asker: &Rc<ItNexus>, attention: UnitAttention) {
         // The issuing nexus receives no unit attention for its own command.
         let registered = self.after.registrations.keys().filter(|nexus| *nexus != asker);
-        self.told.extend(registered.map(|nexus| (nexus.clone(), attention)));
+        self.attentions.extend(registered.map(|nexus| (nexus.clone(), attention)));
     }
 
     /// Removes registrations and notifies the nexuses that lost them, except `asker`.
@@ -334,22 +334,22 @@ impl Change {
         let lost = self.after.registrations.extract_if(.., |nexus, registration| is_lost(nexus, registration));
         self.preempted = lost.map(|(nexus, _)| nexus).collect();
         let others = self.preempted.iter().filter(|nexus| *nexus != asker);
-        self.told.extend(others.map(|nexus| (nexus.clone(), UnitAttention::RegistrationsPreempted)));
+        self.attentions.extend(others.map(|nexus| (nexus.clone(), UnitAttention::RegistrationsPreempted)));
     }
 
     /// Ends a reservation whose holder is no longer registered, and notifies the remaining registrants where it granted
     /// them access.
     fn release_without_holder(&mut self) {
         let registrations = &self.after.registrations;
-        let has_holder = |held: &Held| match &held.holder {
+        let has_holder = |held: &PersistentReservation| match &held.holder {
             Some(holder) => registrations.contains_key(holder),
             None => !registrations.is_empty(),
         };
-        if let Some(released) = self.after.held.take_if(|held| !has_holder(held))
+        if let Some(released) = self.after.reservation.take_if(|held| !has_holder(held))
             && released.kind.is_for_registrants()
         {
             let told = registrations.keys().map(|nexus| (nexus.clone(), UnitAttention::ReservationsReleased));
-            self.told.extend(told);
+            self.attentions.extend(told);
         }
     }
 }

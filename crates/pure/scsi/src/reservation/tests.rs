@@ -10,7 +10,7 @@ mod reserve;
 use super::*;
 use crate::rig::*;
 use crate::sense::AdditionalSense;
-use crate::{LogicalUnit, NotKept, Options, Outcome, TaskAttribute};
+use crate::{LogicalUnit, Options, Outcome, StoreError, TaskAttribute};
 
 pub(super) const THIRD: NexusId = NexusId(3);
 
@@ -28,14 +28,14 @@ pub(super) const ALL_TG_PT: u8 = 4;
 pub(super) const SPEC_I_PT: u8 = 8;
 
 /// Creates a unit with three nexuses and a store for its reservations.
-pub(super) fn shared_unit() -> (LogicalUnit<Bench>, Rc<Shelf>) {
+pub(super) fn shared_unit() -> (LogicalUnit<Bench>, Rc<MemoryStore>) {
     shared_unit_over(Bench::new(BLOCK as u32, BLOCKS))
 }
 
-pub(super) fn shared_unit_over(bench: Bench) -> (LogicalUnit<Bench>, Rc<Shelf>) {
-    let shelf = Rc::new(Shelf::default());
+pub(super) fn shared_unit_over(bench: Bench) -> (LogicalUnit<Bench>, Rc<MemoryStore>) {
+    let shelf = Rc::new(MemoryStore::default());
     let unit = LogicalUnit::new(bench, identity(), Options { removable: true, ..Options::default() });
-    let unit = unit.with_keeper(shelf.clone()).with_sanitizer(Rc::new(Owner::with_key()));
+    let unit = unit.with_state_store(shelf.clone()).with_sanitizer(Rc::new(Owner::with_key()));
     [HOST, OTHER, THIRD].into_iter().for_each(|nexus| log_in(&unit, nexus));
     (unit, shelf)
 }

@@ -1,27 +1,27 @@
 //! Test owner of a unit: its keeper and its sanitizer.
 
-use crate::{Keeper, Keeping, NotKept, Replacing, Sanitizer, TargetPort};
+use crate::{ReplaceKeyFuture, Sanitizer, StateStore, StoreError, StoreFuture, TargetPort};
 use block::IoError;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 
 /// Keeper in memory that can be full or gone.
 #[derive(Default)]
-pub(crate) struct Shelf {
+pub(crate) struct MemoryStore {
     pub kept: RefCell<Vec<u8>>,
     pub ports: RefCell<Vec<TargetPort>>,
-    pub refuses: Cell<Option<NotKept>>,
+    pub refuses: Cell<Option<StoreError>>,
     /// True while store operations do not complete.
     pub waits: Cell<bool>,
     pub times: Cell<usize>,
 }
 
-impl Keeper for Shelf {
+impl StateStore for MemoryStore {
     fn is_able(&self) -> bool {
         true
     }
 
-    fn keep(&self, kept: Vec<u8>) -> Keeping<'_> {
+    fn store(&self, kept: Vec<u8>) -> StoreFuture<'_> {
         Box::pin(async move {
             poll_fn(|_| if self.waits.get() { std::task::Poll::Pending } else { std::task::Poll::Ready(()) }).await;
             self.times.set(self.times.get() + 1);
@@ -68,7 +68,7 @@ impl Sanitizer for Owner {
         self.has_key.get()
     }
 
-    fn replace_key(&self) -> Replacing<'_> {
+    fn replace_key(&self) -> ReplaceKeyFuture<'_> {
         Box::pin(async {
             self.replaced.set(self.replaced.get() + 1);
             self.fails.get().map_or(Ok(()), Err)

@@ -1,9 +1,9 @@
 //! Work of SANITIZE: overwrites and discards blocks, resumable from the stored progress.
 
-use super::{Method, Sanitize, Sanitizing, State};
-use crate::keeper::NotKept;
+use super::{Method, Sanitize, SanitizeOperation, State};
 use crate::medium::Medium;
 use crate::medium::write_same::repeated;
+use crate::persistence::StoreError;
 use crate::task_set::EVERYTHING;
 use block::{BlockDevice, Blocks, Extent, IoError, IoErrorKind, Lba, Stable, Written};
 
@@ -17,13 +17,13 @@ const KEEP_BYTES: u64 = 1 << 30;
 const KEEP_PARTS: u64 = 64;
 
 /// Reason for an early end of the work.
-enum Halt {
+enum EarlyEnd {
     /// Stop requested by the owner of the unit.
     Stopped,
     Failed(IoError),
 }
 
-impl From<IoError> for Halt {
+impl From<IoError> for EarlyEnd {
     fn from(error: IoError) -> Self {
         Self::Failed(error)
     }
@@ -43,7 +43,7 @@ impl Sanitize {
     pub(crate) async fn carry_out<D: BlockDevice>(
         &self,
         medium: &Medium<D>,
-        keep: impl AsyncFn(Option<State>) -> Result<(), NotKept>,
+        keep: impl AsyncFn(Option<State>) -> Result<(), StoreError>,
     ) {
         // Nothing is pending, for example after a stop that came too late.
         let State::Running(order) = self.state() else { return };
@@ -52,10 +52,10 @@ impl Sanitize {
         let end = match (Work { sanitize: self, medium, keep: &keep }).erase(order).await {
             Ok(()) => State::Idle,
             // The state stays Running, so that a restart or the owner resumes the operation.
-            Err(Halt::Stopped) => return,
+            Err(EarlyEnd::Stopped) => return,
             // A device that is gone has not failed to sanitize: the stored order resumes when it is back.
-            Err(Halt::Failed(error)) if error.kind == IoErrorKind::Gone => return self.install(failed),
-            Err(Halt::Failed(_)) => failed.clone(),
+            Err(EarlyEnd::Failed(error)) if error.kind == IoErrorKind::Gone => return self.install(failed),
+            Err(EarlyEnd::Failed(_)) => failed.clone(),
         };
         // No command learns of an end that a restart would not remember.
         let kept = keep(Some(end.clone())).await;
@@ -70,12 +70,12 @@ struct Work<'a, D, K> {
     keep: &'a K,
 }
 
-impl<D: BlockDevice, K: AsyncFn(Option<State>) -> Result<(), NotKept>> Work<'_, D, K> {
+impl<D: BlockDevice, K: AsyncFn(Option<State>) -> Result<(), StoreError>> Work<'_, D, K> {
     fn device(&self) -> &D {
         self.medium.device()
     }
 
-    async fn erase(&self, mut order: Sanitizing) -> Result<(), Halt> {
+    async fn erase(&self, mut order: SanitizeOperation) -> Result<(), EarlyEnd> {
         while order.pass < order.method.passes() {
             match order.method {
                 Method::CryptographicErase => self.lose_key().await?,
@@ -87,7 +87,7 @@ impl<D: BlockDevice, K: AsyncFn(Option<State>) -> Result<(), NotKept>> Work<'_, 
         }
         // The content is unrecoverable already, so its space can be freed.
         if keeps_holes(&order.method, self.medium) || order.method == Method::CryptographicErase {
-            self.give_back().await?;
+            self.discard_all().await?;
         }
         Ok(())
     }
@@ -100,7 +100,7 @@ impl<D: BlockDevice, K: AsyncFn(Option<State>) -> Result<(), NotKept>> Work<'_, 
     }
 
     /// Writes every block once, from the stored position on; a unit that grows meanwhile is written up to its new end.
-    async fn pass(&self, order: &mut Sanitizing) -> Result<(), Halt> {
+    async fn pass(&self, order: &mut SanitizeOperation) -> Result<(), EarlyEnd> {
         let block_bytes = self.device().geometry().block_bytes;
         let keeps_holes = keeps_holes(&order.method, self.medium);
         let piece_blocks = PIECE_BYTES / u64::from(block_bytes);
@@ -118,7 +118,7 @@ impl<D: BlockDevice, K: AsyncFn(Option<State>) -> Result<(), NotKept>> Work<'_, 
             }
             if self.sanitize.is_stopping() {
                 self.note(order).await?;
-                return Err(Halt::Stopped);
+                return Err(EarlyEnd::Stopped);
             }
             let rest = Extent { start: order.at, len: rest };
             let run =
@@ -145,7 +145,7 @@ impl<D: BlockDevice, K: AsyncFn(Option<State>) -> Result<(), NotKept>> Work<'_, 
     }
 
     /// Stores the progress, from which a restart resumes.
-    async fn note(&self, order: &Sanitizing) -> Result<(), IoError> {
+    async fn note(&self, order: &SanitizeOperation) -> Result<(), IoError> {
         // The writes must be stable before the progress that counts them.
         let _: Stable = self.device().flush(Written::attest()).await?;
         self.sanitize.advance(order);
@@ -156,7 +156,7 @@ impl<D: BlockDevice, K: AsyncFn(Option<State>) -> Result<(), NotKept>> Work<'_, 
     }
 
     /// Discards all blocks.
-    async fn give_back(&self) -> Result<(), IoError> {
+    async fn discard_all(&self) -> Result<(), IoError> {
         let geometry = self.device().geometry();
         let most = DISCARD_BYTES / u64::from(geometry.block_bytes);
         let mut at = Lba(0);

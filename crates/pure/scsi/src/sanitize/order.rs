@@ -3,7 +3,7 @@
 
 use super::State;
 use crate::cdb::Cdb;
-use crate::keeper::{NotUnderstood, Reader};
+use crate::persistence::{ParseError, Reader};
 use crate::sense::Sense;
 use block::{Blocks, Lba};
 
@@ -109,7 +109,7 @@ impl Method {
 
 /// Running order with its progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Sanitizing {
+pub(crate) struct SanitizeOperation {
     pub method: Method,
     /// AUSE: after a failure, EXIT FAILURE MODE may clear it.
     pub exits: bool,
@@ -119,7 +119,7 @@ pub(crate) struct Sanitizing {
     pub at: Lba,
 }
 
-impl Sanitizing {
+impl SanitizeOperation {
     pub(crate) fn new(method: Method, exits: bool) -> Self {
         Self { method, exits, pass: 0, at: Lba(0) }
     }
@@ -136,11 +136,11 @@ impl Sanitizing {
 
 impl State {
     /// Emits the stored form; empty when idle.
-    pub(crate) fn kept(&self) -> Vec<u8> {
+    pub(crate) fn emit(&self) -> Vec<u8> {
         let running = match self {
             Self::Idle => return Vec::new(),
             // A failed operation stores no progress: it is never resumed.
-            Self::Failed { exits } => &Sanitizing::new(Method::BlockErase, *exits),
+            Self::Failed { exits } => &SanitizeOperation::new(Method::BlockErase, *exits),
             Self::Running(running) => running,
         };
         let failed = if matches!(self, Self::Failed { .. }) { FAILED } else { 0 };
@@ -162,7 +162,7 @@ impl State {
     /// Parses what [`State::kept`] emitted.
     ///
     /// *Errors*: for anything else.
-    pub(crate) fn restored(rest: &mut Reader<'_>) -> Result<Self, NotUnderstood> {
+    pub(crate) fn parse(rest: &mut Reader<'_>) -> Result<Self, ParseError> {
         let (flags, passes, pass, at, length) = (rest.u8()?, rest.u8()?, rest.u8()?, rest.u64()?, rest.u16()?);
         let pattern = rest.bytes(usize::from(length))?.to_vec();
         let exits = flags & EXITS != 0;
@@ -171,7 +171,7 @@ impl State {
         let unknown = flags & !(EXITS | INVERTS | FAILED | BY_KEY) != 0 || by_key && passes > 0;
         // A pattern exists exactly for OVERWRITE.
         if unknown || (passes == 0) != pattern.is_empty() || passes > OVERWRITE_COUNT {
-            return Err(NotUnderstood);
+            return Err(ParseError);
         }
         if flags & FAILED != 0 {
             return Ok(Self::Failed { exits });
@@ -182,8 +182,8 @@ impl State {
             passes => Method::Overwrite { pattern, passes, inverts: flags & INVERTS != 0 },
         };
         if pass > method.passes() {
-            return Err(NotUnderstood);
+            return Err(ParseError);
         }
-        Ok(Self::Running(Sanitizing { method, exits, pass, at: Lba(at) }))
+        Ok(Self::Running(SanitizeOperation { method, exits, pass, at: Lba(at) }))
     }
 }

@@ -5,21 +5,21 @@ use block::IoErrorKind;
 use futures_util::FutureExt;
 use std::pin::pin;
 
-struct Ward {
+struct Fixture {
     unit: LogicalUnit<Bench>,
     owner: Rc<Owner>,
-    shelf: Rc<Shelf>,
+    shelf: Rc<MemoryStore>,
 }
 
-fn ward() -> Ward {
+fn ward() -> Fixture {
     ward_over(unit())
 }
 
-fn ward_over(unit: LogicalUnit<Bench>) -> Ward {
-    let (owner, shelf) = (Rc::new(Owner::default()), Rc::new(Shelf::default()));
+fn ward_over(unit: LogicalUnit<Bench>) -> Fixture {
+    let (owner, shelf) = (Rc::new(Owner::default()), Rc::new(MemoryStore::default()));
     owner.admits.set(true);
     unit.device().bytes.borrow_mut().fill(b'x');
-    Ward { unit: unit.with_keeper(shelf.clone()).with_sanitizer(owner.clone()), owner, shelf }
+    Fixture { unit: unit.with_state_store(shelf.clone()).with_sanitizer(owner.clone()), owner, shelf }
 }
 
 const IMMED: u8 = 0x80;
@@ -41,13 +41,13 @@ fn list(bits: u8, pattern: &[u8]) -> Vec<u8> {
 }
 
 /// Issues SANITIZE, OVERWRITE with IMMED.
-fn overwrite(ward: &Ward, bits: u8, pattern: &[u8]) -> Outcome {
+fn overwrite(ward: &Fixture, bits: u8, pattern: &[u8]) -> Outcome {
     let list = list(bits, pattern);
     run(&ward.unit, HOST, &cdb(IMMED | OVERWRITE, list.len()), &list)
 }
 
 /// Returns the unit after power loss: a new one, restored from the stored state and the content of the disk.
-fn restarted(ward: &Ward) -> Ward {
+fn restarted(ward: &Fixture) -> Fixture {
     let again = ward_over(unit());
     *again.unit.device().bytes.borrow_mut() = ward.unit.device().bytes.borrow().clone();
     again.unit.restore(PersistentState::parse(&ward.shelf.kept.borrow()).expect("it was kept"));
@@ -240,7 +240,7 @@ fn sanitize_that_is_stopped_goes_on_where_it_was() {
 #[test]
 fn sanitize_that_cannot_be_kept_does_not_begin() {
     let ward = ward();
-    for (why, expected) in [(NotKept::Full, (5, 0x55, 4)), (NotKept::Gone, (4, 0x44, 0))] {
+    for (why, expected) in [(StoreError::Full, (5, 0x55, 4)), (StoreError::Gone, (4, 0x44, 0))] {
         ward.shelf.refuses.set(Some(why));
         assert_eq!(sense(&overwrite(&ward, 1, &[5])), expected);
         good(run(&ward.unit, HOST, &READ, &[]));
@@ -346,7 +346,7 @@ fn copies_from_and_to_a_unit_that_is_being_sanitized_fail() {
     let ward = ward();
     good(overwrite(&ward, 1, &[5]));
     let asker =
-        crate::CopyAsker { nexus: NexusId(9), initiator: initiator(9), port: (*port(1)).clone(), read_only: false };
+        crate::CopyPrincipal { nexus: NexusId(9), initiator: initiator(9), port: (*port(1)).clone(), read_only: false };
     let read = now(ward.unit.copy_read(&asker, block::Extent::new(0, 1)));
     assert_eq!(read.expect_err("nothing is read").code, AdditionalSense::SANITIZE_IN_PROGRESS);
 }
@@ -369,7 +369,7 @@ fn kept_bytes_that_are_not_ours_are_refused() {
 }
 
 /// Creates an encrypted thin unit.
-fn keyed() -> Ward {
+fn keyed() -> Fixture {
     let ward = ward_over(thin_unit(8, 64));
     ward.owner.has_key.set(true);
     ward

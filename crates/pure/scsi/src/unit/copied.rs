@@ -3,7 +3,7 @@
 use super::LogicalUnit;
 use crate::command::{TaskAttribute, TaskTag};
 use crate::conflict::Access;
-use crate::copy::CopyAsker;
+use crate::copy::CopyPrincipal;
 use crate::failure::{Failure, read_failure};
 use crate::nexus::ItNexus;
 use crate::sense::{AdditionalSense, Sense, SenseKey};
@@ -21,7 +21,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
     /// Reads `extent` as if `asker` had issued the READ; its pending unit attentions stay pending.
     ///
     /// *Errors*: the sense that the READ would have ended with; 0D/01 for a failure without sense.
-    pub async fn copy_read(&self, asker: &CopyAsker, extent: Extent) -> Result<Rope, Sense> {
+    pub async fn copy_read(&self, asker: &CopyPrincipal, extent: Extent) -> Result<Rope, Sense> {
         let part = self.take_part(asker, extent, Access::Reads).await?;
         let read = self.device().read(extent).await.map_err(|error| sense_of(read_failure(error)))?;
         let bytes = extent.len.bytes(self.medium.geometry().block_bytes);
@@ -35,7 +35,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
     /// Writes `data` from `start` on, as if `asker` had issued the WRITE.
     ///
     /// *Durability*: stable. *Errors*: as [`LogicalUnit::copy_read`].
-    pub async fn copy_write(&self, asker: &CopyAsker, start: Lba, data: View) -> Result<(), Sense> {
+    pub async fn copy_write(&self, asker: &CopyPrincipal, start: Lba, data: View) -> Result<(), Sense> {
         let extent = self.medium.geometry().extent_of(start, data.len());
         let extent = extent.map_err(|_| Sense::illegal(AdditionalSense::LBA_OUT_OF_RANGE))?;
         self.check_copy_writable(asker)?;
@@ -49,7 +49,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
     /// STATUS.
     ///
     /// *Errors*: as [`LogicalUnit::copy_read`].
-    pub async fn copy_run(&self, asker: &CopyAsker, extent: Extent) -> Result<Run, Sense> {
+    pub async fn copy_run(&self, asker: &CopyPrincipal, extent: Extent) -> Result<Run, Sense> {
         let _part = self.take_part(asker, extent, Access::Reads).await?;
         if !self.medium.tells_space() {
             // Without provisioning information every block counts as mapped.
@@ -61,7 +61,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
     /// Makes the blocks of `extent` read as zeros, as if `asker` had written or unmapped them.
     ///
     /// *Durability*: stable. *Errors*: as [`LogicalUnit::copy_read`].
-    pub async fn copy_discard(&self, asker: &CopyAsker, extent: Extent) -> Result<(), Sense> {
+    pub async fn copy_discard(&self, asker: &CopyPrincipal, extent: Extent) -> Result<(), Sense> {
         self.check_copy_writable(asker)?;
         let part = self.take_part(asker, extent, Access::Writes).await?;
         let discarded = self.medium.discard(extent).await.map_err(sense_of)?;
@@ -75,7 +75,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
     /// *Durability*: stable. *Errors*: the abort reason of the task of `ticket`; else as [`LogicalUnit::copy_read`].
     pub(super) async fn copy_zeros(
         &self,
-        asker: &CopyAsker,
+        asker: &CopyPrincipal,
         extent: Extent,
         ticket: &TaskGuard<'_>,
     ) -> Result<(), Failure> {
@@ -105,7 +105,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         self.copies.open(token, deletes, self.medium.tokens())
     }
 
-    fn check_copy_writable(&self, asker: &CopyAsker) -> Result<(), Sense> {
+    fn check_copy_writable(&self, asker: &CopyPrincipal) -> Result<(), Sense> {
         // Write protection applies to copies as to WRITE.
         if asker.read_only || self.options.read_only || self.mode.get().software_write_protect {
             return Err(Sense::new(SenseKey::DataProtect, AdditionalSense::WRITE_PROTECTED));
@@ -115,7 +115,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
 
     /// Admits a part of a copy. The part blocks tasks that run alone on its blocks and is blocked by them, and by
     /// nothing else.
-    async fn take_part(&self, asker: &CopyAsker, extent: Extent, access: Access) -> Result<TaskGuard<'_>, Sense> {
+    async fn take_part(&self, asker: &CopyPrincipal, extent: Extent, access: Access) -> Result<TaskGuard<'_>, Sense> {
         let geometry = self.medium.geometry();
         // The capacity may have changed since the copy was resolved.
         geometry.admit(extent).map_err(|_| Sense::illegal(AdditionalSense::LBA_OUT_OF_RANGE))?;
@@ -123,7 +123,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         let claim = Claim { nexus, tag, attribute, extent, alone: false, is_part: true };
         // Limits on the number of tasks do not apply: the copy holds a place already, and a refusal would fail it
         // halfway.
-        let ticket = self.tasks.enter_anyway(claim);
+        let ticket = self.tasks.enter_unlimited(claim);
         poll_fn(|cx| ticket.poll_begun(cx)).await.map_err(|_| failed())?;
         // These checks run after the wait, since the state may have changed meanwhile.
         if let Some(sense) = self.sanitize.sense(|| self.medium.geometry().blocks) {
@@ -137,7 +137,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         }
         let name = ItNexus::new(asker.initiator.clone(), &asker.port);
         // The reservation is checked for the nexus that ordered the copy, not for the unit that executes it.
-        if self.reservations.is_kept_out(asker.nexus, access, || self.reservations.standing(&name)) {
+        if self.reservations.has_conflict(asker.nexus, access, || self.reservations.role(&name)) {
             self.medium.counters().count_conflict();
             return Err(failed());
         }

@@ -17,8 +17,8 @@ use crate::operation::{Operation, Verb};
 use crate::request::{Job, Request, blocks_of};
 use crate::sense::{AdditionalSense, Sense, SenseKey};
 use crate::shape::Shape;
-use crate::task_set::{ACCESS_TURN, Claim, EVERYTHING, TURN, TaskGuard};
-use crate::{absent, report};
+use crate::task_set::{ACCESS_STATE_SLOT, Claim, EVERYTHING, PERSISTENT_STATE_SLOT, TaskGuard};
+use crate::{no_unit, report};
 use block::{BlockDevice, Extent, Geometry, Lba, Rope, View};
 use std::future::{Future, poll_fn};
 
@@ -123,8 +123,8 @@ impl<D: BlockDevice> LogicalUnit<D> {
     pub(super) fn admit(&self, nexus: NexusId, cdb: Cdb, shape: &Shape) -> Result<Request, Failure> {
         // The operation code is looked up first: INQUIRY, REPORT LUNS and REQUEST SENSE are executed despite a pending
         // unit attention, any other command, also an unknown one, reports it.
-        let operation = Operation::find(cdb, shape.offered());
-        let quiet = operation.is_ok_and(Operation::is_quiet);
+        let operation = Operation::find(cdb, shape.optional_features());
+        let quiet = operation.is_ok_and(Operation::ignores_unit_attention);
         if !self.nexuses.none_pending()
             && !quiet
             && let Some(attention) = self.nexuses.take(nexus)
@@ -169,11 +169,11 @@ impl<D: BlockDevice> LogicalUnit<D> {
             // The extent was checked. GOOD, and not CONDITION MET, is the status of a PRE-FETCH whose blocks were not
             // all cached (SBC-4).
             Verb::PreFetch | Verb::TestUnitReady => Ok(Rope::new()),
-            Verb::Inquiry => self.described_to(nexus).inquire(cdb, allocation),
+            Verb::Inquiry => self.inquiry_view(nexus).inquire(cdb, allocation),
             Verb::ReportLuns => {
                 // REPORT LUNS clears a pending REPORTED LUNS DATA HAS CHANGED (SPC-4).
                 self.lun_inventory_reported(nexus);
-                Ok(absent::luns_of(cdb, &[Lun::of(0)])?)
+                Ok(no_unit::luns_of(cdb, &[Lun::of(0)])?)
             }
             Verb::RequestSense => Ok(self.request_sense(nexus, cdb)),
             Verb::ReadCapacity10 => Ok(capacity::read_capacity_10(geometry)),
@@ -181,10 +181,12 @@ impl<D: BlockDevice> LogicalUnit<D> {
             Verb::GetLbaStatus => lba_status(medium, &job, ticket).await,
             Verb::ModeSense => self.mode.sense(&job, self.setting(), self.is_read_only(nexus)),
             Verb::ModeSelect => self.mode_select(&job).await,
-            Verb::LogSense => self.logged().sense(cdb, allocation),
-            Verb::ReportSupportedOperationCodes => report::report_operations(self.shape().offered(), cdb, allocation),
+            Verb::LogSense => self.log_view().sense(cdb, allocation),
+            Verb::ReportSupportedOperationCodes => {
+                report::report_operations(self.shape().optional_features(), cdb, allocation)
+            }
             Verb::ReportSupportedTaskManagement => report::report_task_management(cdb, allocation),
-            Verb::ReportTargetPortGroups => self.port_groups.report(cdb, allocation, &self.groups_beside(nexus)?),
+            Verb::ReportTargetPortGroups => self.port_groups.report(cdb, allocation, &self.target_port_groups(nexus)?),
             Verb::SetTargetPortGroups => self.set_target_port_groups(&job).await,
             // For a removable medium the same command loads and ejects.
             Verb::StartStopUnit if self.readiness.is_removable() => {
@@ -221,7 +223,9 @@ impl<D: BlockDevice> LogicalUnit<D> {
             Verb::PersistentReserveOut => self.persistent_reserve_out(&job).await,
             Verb::Reserve => self.reservations.reserve(nexus, nexuses),
             Verb::Release => self.reservations.release(nexus, nexuses),
-            Verb::Sanitize => self.sanitize.order(&job, ticket, medium, async || self.keep(self.kept()).await).await,
+            Verb::Sanitize => {
+                self.sanitize.order(&job, ticket, medium, async || self.store(self.persistent_state()).await).await
+            }
         }
     }
 }
@@ -235,8 +239,8 @@ fn claim_of(nexus: NexusId, command: &Command, request: &Request, geometry: Geom
         // The blocks are in the parameter list, which has not been parsed yet.
         Verb::Unmap | Verb::PopulateToken => geometry.all(),
         // Changes of persistent state are serialized with each other, and contend with no I/O.
-        Verb::PersistentReserveOut | Verb::Reserve | Verb::Release | Verb::ModeSelect => TURN,
-        Verb::SetTargetPortGroups => ACCESS_TURN,
+        Verb::PersistentReserveOut | Verb::Reserve | Verb::Release | Verb::ModeSelect => PERSISTENT_STATE_SLOT,
+        Verb::SetTargetPortGroups => ACCESS_STATE_SLOT,
         Verb::Sanitize => EVERYTHING,
         // No content is touched, so no blocks are claimed.
         Verb::PreFetch | Verb::SynchronizeCache | Verb::GetLbaStatus => Extent::default(),

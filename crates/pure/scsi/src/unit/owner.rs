@@ -2,13 +2,13 @@
 //! and the execution of SANITIZE.
 
 use super::LogicalUnit;
-use crate::alua::{PortGroup, Using};
+use crate::alua::{AccessChangeContext, PortGroup};
 use crate::command::NexusId;
-use crate::kept::PersistentState;
 use crate::log::Statistics;
 use crate::nexus::UnitAttention;
+use crate::persistent_state::PersistentState;
 use crate::readiness::Absence;
-use crate::task_set::{ACCESS_TURN, EVERYTHING, TURN};
+use crate::task_set::{ACCESS_STATE_SLOT, EVERYTHING, PERSISTENT_STATE_SLOT};
 use block::BlockDevice;
 
 impl<D: BlockDevice> LogicalUnit<D> {
@@ -102,15 +102,15 @@ impl<D: BlockDevice> LogicalUnit<D> {
     /// established for every nexus.
     pub async fn set_port_groups(&self, wanted: &[PortGroup]) {
         // Serialized with SET TARGET PORT GROUPS.
-        let _turn = self.tasks.owner_turn(ACCESS_TURN).await;
-        if self.port_groups.set_by_owner(wanted, &self.using()).await {
+        let _turn = self.tasks.acquire_owner_slot(ACCESS_STATE_SLOT).await;
+        if self.port_groups.set_by_owner(wanted, &self.access_change_context()).await {
             self.nexuses.establish_for_all(UnitAttention::AccessStateChanged);
         }
     }
 
     /// Collects the context of a change of access states: nexuses, tasks and blocks.
-    pub(super) fn using(&self) -> Using<'_> {
-        Using { nexuses: &self.nexuses, tasks: &self.tasks, blocks: self.medium.geometry().all() }
+    pub(super) fn access_change_context(&self) -> AccessChangeContext<'_> {
+        AccessChangeContext { nexuses: &self.nexuses, tasks: &self.tasks, blocks: self.medium.geometry().all() }
     }
 
     /// True while a SANITIZE is pending: the owner must run [`LogicalUnit::carry_out_sanitize`].
@@ -136,9 +136,9 @@ impl<D: BlockDevice> LogicalUnit<D> {
     pub async fn carry_out_sanitize(&self) {
         let keep = async |sanitize| {
             // Each stored state replaces the whole record, so the turn is held from reading `kept` until it is durable.
-            let _turn = self.tasks.owner_turn(TURN).await;
-            let kept = self.kept();
-            self.keep(PersistentState { sanitize: Option::unwrap_or(sanitize, kept.sanitize), ..kept }).await
+            let _turn = self.tasks.acquire_owner_slot(PERSISTENT_STATE_SLOT).await;
+            let kept = self.persistent_state();
+            self.store(PersistentState { sanitize: Option::unwrap_or(sanitize, kept.sanitize), ..kept }).await
         };
         self.sanitize.carry_out(&self.medium, keep).await;
     }

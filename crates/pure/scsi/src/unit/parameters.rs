@@ -5,12 +5,12 @@ use super::LogicalUnit;
 use crate::cdb::Cdb;
 use crate::command::{NexusId, Status};
 use crate::failure::Failure;
-use crate::inquiry::Described;
-use crate::keeper::keeping_failure;
-use crate::kept::PersistentState;
-use crate::log::Logged;
-use crate::mode::{ModeParameters, Selected, Setting};
+use crate::inquiry::InquiryView;
+use crate::log::LogView;
+use crate::mode::{ModeParameters, ParsedModeSelect, Setting};
 use crate::nexus::UnitAttention;
+use crate::persistence::store_failure;
+use crate::persistent_state::PersistentState;
 use crate::reply::Reply;
 use crate::request::Job;
 use crate::sense::{AdditionalSense, Sense, SenseKey};
@@ -19,8 +19,8 @@ use std::collections::BTreeMap;
 
 impl<D: BlockDevice> LogicalUnit<D> {
     /// Returns the view of the unit that INQUIRY reports to `nexus`.
-    pub(super) fn described_to(&self, nexus: NexusId) -> Described<'_> {
-        Described {
+    pub(super) fn inquiry_view(&self, nexus: NexusId) -> InquiryView<'_> {
+        InquiryView {
             identity: &self.identity,
             options: &self.options,
             provisioning: self.medium.provisioning(),
@@ -34,8 +34,8 @@ impl<D: BlockDevice> LogicalUnit<D> {
     }
 
     /// Returns the input of LOG SENSE.
-    pub(super) fn logged(&self) -> Logged<'_> {
-        Logged {
+    pub(super) fn log_view(&self) -> LogView<'_> {
+        LogView {
             counters: self.medium.counters(),
             block_bytes: self.medium.geometry().block_bytes,
             tells_space: self.medium.tells_space(),
@@ -49,7 +49,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
 
     /// Executes MODE SELECT. The parameter list is applied as a whole or refused as a whole.
     pub(super) async fn mode_select(&self, job: &Job) -> Result<Rope, Failure> {
-        let Some(Selected { before, after, saves }) = self.mode.select(job, self.setting())? else {
+        let Some(ParsedModeSelect { before, after, saves }) = self.mode.select(job, self.setting())? else {
             return Ok(Rope::new());
         };
         if saves {
@@ -74,7 +74,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         // WCE is not saved: the owner sets it (`set_write_cache`).
         let mode = ModeParameters { write_cache: false, ..parameters };
         if mode != self.mode.saved() {
-            self.keep(PersistentState { mode, ..self.kept() }).await.map_err(keeping_failure)?;
+            self.store(PersistentState { mode, ..self.persistent_state() }).await.map_err(store_failure)?;
             self.mode.set_saved(mode);
         }
         Ok(())
@@ -83,9 +83,9 @@ impl<D: BlockDevice> LogicalUnit<D> {
     /// Returns the target port groups of the target that `nexus` is logged in to, with their ports.
     ///
     /// *Errors*: BUSY when the nexus is no longer attached.
-    pub(super) fn groups_beside(&self, nexus: NexusId) -> Result<BTreeMap<u16, u16>, Status> {
+    pub(super) fn target_port_groups(&self, nexus: NexusId) -> Result<BTreeMap<u16, u16>, Status> {
         let port = self.nexuses.port(nexus).ok_or(Status::Busy)?;
-        Ok(self.persistence.ports_beside(&port))
+        Ok(self.persistence.port_groups_of(&port))
     }
 
     /// Executes SET TARGET PORT GROUPS. When it returns, tasks that began through a group that lost access have ended.
@@ -95,8 +95,8 @@ impl<D: BlockDevice> LogicalUnit<D> {
             return Err(Sense::new(SenseKey::DataProtect, AdditionalSense::WRITE_PROTECTED).into());
         }
         let list = job.whole_data()?;
-        let groups = self.groups_beside(job.nexus)?;
-        if self.port_groups.set_by_nexus(&list, &groups, &self.using()).await? {
+        let groups = self.target_port_groups(job.nexus)?;
+        if self.port_groups.set_by_nexus(&list, &groups, &self.access_change_context()).await? {
             self.nexuses.establish_for_others(Some(job.nexus), UnitAttention::AccessStateChanged);
         }
         Ok(Rope::new())

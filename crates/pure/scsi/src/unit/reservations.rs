@@ -4,13 +4,13 @@ use super::LogicalUnit;
 use crate::cdb::Cdb;
 use crate::command::{NexusId, Status};
 use crate::failure::Failure;
-use crate::keeper::{NotKept, keeping_failure};
-use crate::kept::PersistentState;
 use crate::nexus::{InitiatorPort, ItNexus};
+use crate::persistence::{StoreError, store_failure};
+use crate::persistent_state::PersistentState;
 use crate::request::Job;
-use crate::reservation::{Asking, Change, ReservationStatus, ends_tasks};
+use crate::reservation::{ActionContext, Change, ReservationStatus, ends_tasks};
 use crate::sense::{AdditionalSense, Sense, SenseKey};
-use crate::task_set::{Affected, TURN};
+use crate::task_set::{Affected, PERSISTENT_STATE_SLOT};
 use block::{BlockDevice, Rope};
 use std::rc::Rc;
 
@@ -29,10 +29,10 @@ impl<D: BlockDevice> LogicalUnit<D> {
     /// nexus.
     ///
     /// *Durability*: durable when it returns. *Errors*: the keeper failed; nothing has changed then.
-    pub async fn clear_reservations(&self) -> Result<(), NotKept> {
-        let _turn = self.tasks.owner_turn(TURN).await;
+    pub async fn clear_reservations(&self) -> Result<(), StoreError> {
+        let _turn = self.tasks.acquire_owner_slot(PERSISTENT_STATE_SLOT).await;
         let change = self.reservations.state().cleared(None);
-        self.keep_and_install(change).await?;
+        self.store_and_install(change).await?;
         // The SPC-2 reservation is not persistent, so it is dropped only after the persistent change succeeded.
         self.reservations.set_reserved_by(None);
         Ok(())
@@ -48,10 +48,10 @@ impl<D: BlockDevice> LogicalUnit<D> {
         // A detached nexus has no port names; its tasks are aborted, so BUSY is never sent.
         let (asker, port) = self.nexuses.names(job.nexus).ok_or(Status::Busy)?;
         let place = (asker, port.relative_port);
-        let asking = Asking { place, port: &port, nexuses: &self.nexuses, persistence: &self.persistence };
+        let asking = ActionContext { place, port: &port, nexuses: &self.nexuses, persistence: &self.persistence };
         let change = self.reservations.change_of(cdb, &data, &asking)?;
         let preempted = change.preempted.clone();
-        self.keep_and_install(change).await.map_err(keeping_failure)?;
+        self.store_and_install(change).await.map_err(store_failure)?;
         // PREEMPT AND ABORT: GOOD must not be sent before the last task of a preempted nexus has ended (SPC-4).
         if ends_tasks(cdb) {
             self.end_tasks_of(&preempted, job).await;
@@ -70,30 +70,30 @@ impl<D: BlockDevice> LogicalUnit<D> {
         let preempted = self.nexuses.called(&preempted);
         let is_other = |one: NexusId| one != job.nexus && preempted.iter().any(|&(nexus, ())| nexus == one);
         // Commands that still await their data belong to the task set, too (SAM-5), so they are cleared before tasks.
-        let mut cleared = self.nexuses.clear_incoming(self.mode.get().task_aborted_status, is_other);
+        let mut cleared = self.nexuses.clear_pending_data(self.mode.get().task_aborted_status, is_other);
         cleared.extend(self.tasks.nexuses().into_iter().filter(|&one| is_other(one)));
         let affected: Vec<Affected> = preempted.iter().copied().map(tasks_of).collect();
         // All tasks are marked before the first wait, so that none of them can start while another is awaited.
         for &affected in &affected {
             self.tasks.abort(affected, |one| self.aborted_by(job.nexus, one));
         }
-        self.tell_of_cleared(cleared.into_iter());
+        self.report_cleared_commands(cleared.into_iter());
         for affected in affected {
             self.tasks.ended(affected).await;
         }
     }
 
     /// Persists the change, installs it and establishes its unit attentions. On an error nothing has changed.
-    async fn keep_and_install(&self, change: Change) -> Result<(), NotKept> {
+    async fn store_and_install(&self, change: Change) -> Result<(), StoreError> {
         // A change of state that is not persistent (APTPL is zero before and after) does not need a write to the
         // keeper.
-        let is_same = change.after.kept() == self.reservations.state().kept();
+        let is_same = change.after.emit() == self.reservations.state().emit();
         if !is_same {
-            self.keep(PersistentState { reservations: change.after.clone(), ..self.kept() }).await?;
+            self.store(PersistentState { reservations: change.after.clone(), ..self.persistent_state() }).await?;
         }
         self.reservations.install(change.after);
-        self.nexuses.set_standings(|nexus| self.reservations.standing(nexus));
-        let told = self.nexuses.called(&change.told).into_iter();
+        self.nexuses.set_roles(|nexus| self.reservations.role(nexus));
+        let told = self.nexuses.called(&change.attentions).into_iter();
         told.for_each(|(nexus, attention)| self.nexuses.establish(nexus, attention));
         Ok(())
     }

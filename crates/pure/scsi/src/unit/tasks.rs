@@ -3,14 +3,14 @@
 use super::LogicalUnit;
 use crate::command::{ManagementOutcome, NexusId, TaskManagement};
 use crate::nexus::UnitAttention;
-use crate::task_set::{Aborted, Affected, TaskStanding};
+use crate::task_set::{Aborted, Affected, TaskSnapshot};
 use block::BlockDevice;
 
 impl<D: BlockDevice> LogicalUnit<D> {
     /// Lists the tasks that have not completed. Commands of the fast path never become tasks.
     #[must_use]
-    pub fn standing_tasks(&self) -> Vec<TaskStanding> {
-        self.tasks.standing()
+    pub fn task_snapshots(&self) -> Vec<TaskSnapshot> {
+        self.tasks.snapshots()
     }
 
     /// Executes a task management function for `nexus`. When it returns, no affected task is running. Tasks of `nexus`
@@ -31,13 +31,15 @@ impl<D: BlockDevice> LogicalUnit<D> {
         let mut cleared = self.tasks.nexuses();
         if matches!(affected, Affected::All) {
             // The transport has already dropped the waiting commands of the nexus itself.
-            cleared.extend(self.nexuses.clear_incoming(tells, |other| other != nexus));
+            cleared.extend(self.nexuses.clear_pending_data(tells, |other| other != nexus));
         }
         let found = self.tasks.abort(affected, |one| self.aborted_by(nexus, one));
         match function {
             TaskManagement::AbortTask(_) if !found => return ManagementOutcome::TaskDoesNotExist,
             TaskManagement::AbortTask(_) | TaskManagement::AbortTaskSet => {}
-            TaskManagement::ClearTaskSet => self.tell_of_cleared(cleared.into_iter().filter(|&other| other != nexus)),
+            TaskManagement::ClearTaskSet => {
+                self.report_cleared_commands(cleared.into_iter().filter(|&other| other != nexus))
+            }
             TaskManagement::LogicalUnitReset | TaskManagement::TargetReset => self.reset(),
         }
         // The function completes only after the last affected task has ended, so that no late write follows its
@@ -51,14 +53,14 @@ impl<D: BlockDevice> LogicalUnit<D> {
     /// Source: SPC-4, TAS in the control mode page.
     pub(super) fn aborted_by(&self, nexus: NexusId, owner: NexusId) -> Aborted {
         let is_told = owner != nexus && self.mode.get().task_aborted_status;
-        if is_told { Aborted::Told } else { Aborted::Unanswered }
+        if is_told { Aborted::TaskAborted } else { Aborted::Unanswered }
     }
 
     /// Establishes 2F/00 for `others`, whose tasks were cleared, where TAS is zero. With TAS each task is answered
     /// instead.
     ///
     /// Source: SAM-5, COMMANDS CLEARED BY ANOTHER INITIATOR.
-    pub(super) fn tell_of_cleared(&self, others: impl Iterator<Item = NexusId>) {
+    pub(super) fn report_cleared_commands(&self, others: impl Iterator<Item = NexusId>) {
         if !self.mode.get().task_aborted_status {
             others.for_each(|other| self.nexuses.establish(other, UnitAttention::CommandsCleared));
         }

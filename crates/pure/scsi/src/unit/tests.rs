@@ -168,7 +168,7 @@ fn write_for_which_the_initiator_sends_nothing_but_waits_is_refused_and_never_go
         let backwards = Command { data_in_expected: BLOCK as u64, ..command(cdb, &[]) };
         let outcome = now(unit.execute(HOST, backwards.clone()));
         assert_eq!(sense(&outcome), (5, 0x0E, 3), "{cdb:x?}");
-        assert!(unit.execute_at_once(HOST, backwards.borrowed()).is_none(), "{cdb:x?}");
+        assert!(unit.execute_fast_path(HOST, backwards.borrowed()).is_none(), "{cdb:x?}");
     }
     assert_eq!(ops(&unit), []);
     // A command that reads as well as it writes has its data; one that takes no data needs none.
@@ -332,8 +332,8 @@ fn execute_is_a_small_future() {
     assert!(size <= 400, "the future of execute has {size} bytes");
 }
 
-mod at_once;
 mod atomic;
+mod fast_path;
 mod lengths;
 mod management;
 mod medium;

@@ -1,6 +1,6 @@
 //! Damaged pool metadata on disks that are otherwise trusted; it is rewritten when the pool is opened.
 
-use super::{Candidate, FoundPool};
+use super::{AssembledPool, Candidate};
 use crate::catalog::Catalog;
 use crate::layout::SLOT_STARTS;
 use crate::probe::FoundCatalog;
@@ -56,7 +56,7 @@ impl fmt::Display for Structure {
 /// A commit is in both slots of every participating member before the next one starts. A generation that is
 /// more than one ahead of all other members that it counts on, on a disk whose other slot has neither the same
 /// generation nor the one before, is therefore damage.
-pub(super) fn disbelieve(candidates: &mut [Candidate<'_>]) {
+pub(super) fn ignore_impossible(candidates: &mut [Candidate<'_>]) {
     let generations: Vec<(Uuid, Option<u64>)> =
         candidates.iter().map(|candidate| (candidate.disk(), candidate.generation())).collect();
     for candidate in candidates {
@@ -76,7 +76,7 @@ pub(super) fn disbelieve(candidates: &mut [Candidate<'_>]) {
         // With no other member to compare against, the catalog is trusted: a single-disk pool has nothing to
         // contradict it.
         if is_any && all_behind && !has_before {
-            candidate.disbelieved = 1;
+            candidate.ignored_catalogs = 1;
         }
     }
 }
@@ -97,7 +97,7 @@ pub(super) fn of_candidates(catalog: &Catalog, candidates: &[Candidate<'_>], is_
             let is_head = !candidate.member.copies[0] && !candidate.member.copies[1];
             add(Structure::Label { copies: torn, is_head });
         }
-        if let Some(found) = candidate.member.catalogs.first().filter(|_| candidate.disbelieved > 0) {
+        if let Some(found) = candidate.member.catalogs.first().filter(|_| candidate.ignored_catalogs > 0) {
             add(Structure::Generation(found.generation));
         } else {
             let copies = SLOT_STARTS.len() - candidate.member.catalogs.len();
@@ -109,13 +109,13 @@ pub(super) fn of_candidates(catalog: &Catalog, candidates: &[Candidate<'_>], is_
     all
 }
 
-impl FoundPool {
+impl AssembledPool {
     /// Returns the damaged metadata of trusted members, which opening the pool rewrites. Each entry is reported
     /// to the operator.
     pub fn damage(&self) -> impl Iterator<Item = &Damage> {
         let believed = |disk: Uuid| {
             let mut positions = self.groups.iter().flat_map(|group| &group.positions);
-            positions.any(|position| position.disk == disk && position.standing.takes_part())
+            positions.any(|position| position.disk == disk && position.state.takes_part())
         };
         self.damage.iter().filter(move |damage| believed(damage.disk))
     }

@@ -3,13 +3,13 @@
 //! Two parts that were both written are refused until an operator keeps one of them. A part that was opened but
 //! not written is merely outdated.
 
-use super::{Candidate, FoundPart, OUTLIVE_MAX, PoolRefusal};
+use super::{Candidate, OVERTAKE_MAX, PoolRefusal, SplitPart};
 use crate::catalog::{Catalog, MemberRecord};
 use crate::probe::{FoundCatalog, Member};
 use cluster::HEARTBEAT;
 
 /// Divergence of one disk from the newest commit.
-struct Parting {
+struct Divergence {
     /// UUID of a disk that the newest commit uses and that the other part gave up.
     ours: uuid::Uuid,
     /// Flags: the newest commit's part, and the other part, was written after the divergence.
@@ -20,7 +20,7 @@ struct Parting {
 ///
 /// It has diverged when it continued without a disk that the newest catalog uses, while that catalog continued
 /// without `candidate`.
-fn parting(newest: &FoundCatalog, candidate: &Candidate<'_>) -> Option<Parting> {
+fn divergence(newest: &FoundCatalog, candidate: &Candidate<'_>) -> Option<Divergence> {
     let theirs = candidate.catalogs().first()?;
     let record = newest.catalog.member(candidate.disk())?;
     let own = theirs.catalog.member(candidate.disk())?;
@@ -31,7 +31,7 @@ fn parting(newest: &FoundCatalog, candidate: &Candidate<'_>) -> Option<Parting> 
     }
     let (ours, since) = given_up_by(&newest.catalog, record, &theirs.catalog).next()?;
     let is_written = (newest.catalog.is_written_since(record.since), theirs.catalog.is_written_since(since));
-    Some(Parting { ours, is_written })
+    Some(Divergence { ours, is_written })
 }
 
 /// Returns the disks that `ours` uses and `theirs` gave up, each with the generation at which it did.
@@ -60,11 +60,11 @@ pub(crate) fn is_diverged_and_written(ours: &Catalog, member: &Member) -> bool {
 
 /// Returns the refusal of a split pool, where both the part of `candidate` and the newest part were written.
 pub(super) fn split(newest: &FoundCatalog, candidate: &Candidate<'_>) -> Option<PoolRefusal> {
-    let Parting { ours, is_written } = parting(newest, candidate)?;
+    let Divergence { ours, is_written } = divergence(newest, candidate)?;
     // Opening a pool commits past the other part one generation at a time; a distance that would take too long,
     // or that damage made up, is left to the operator.
     let is_too_far =
-        candidate.generation().is_some_and(|theirs| theirs > newest.generation.saturating_add(OUTLIVE_MAX));
+        candidate.generation().is_some_and(|theirs| theirs > newest.generation.saturating_add(OVERTAKE_MAX));
     let is_split = is_written == (true, true) || is_too_far;
     is_split.then(|| PoolRefusal::Split { ours, theirs: candidate.disk() })
 }
@@ -72,14 +72,14 @@ pub(super) fn split(newest: &FoundCatalog, candidate: &Candidate<'_>) -> Option<
 /// Returns the newest commit of a part that was written, where `newest` belongs to a part that was only opened.
 pub(super) fn written<'a>(newest: &'a FoundCatalog, candidates: &[Candidate<'a>]) -> &'a FoundCatalog {
     let wins = |candidate: &&Candidate<'a>| {
-        parting(newest, candidate).is_some_and(|parting| parting.is_written == (false, true))
+        divergence(newest, candidate).is_some_and(|parting| parting.is_written == (false, true))
     };
     let winners = candidates.iter().filter(wins).filter_map(|candidate| candidate.catalogs().first());
     winners.max_by_key(|found| (found.generation, std::cmp::Reverse(found.checksum))).unwrap_or(newest)
 }
 
 /// Lists the parts of a split pool; empty where the pool is not split.
-pub(super) fn of(newest: &FoundCatalog, candidates: &[Candidate<'_>]) -> Vec<FoundPart> {
+pub(super) fn of(newest: &FoundCatalog, candidates: &[Candidate<'_>]) -> Vec<SplitPart> {
     if !candidates.iter().any(|candidate| split(newest, candidate).is_some()) {
         return Vec::new();
     }
@@ -102,7 +102,7 @@ fn counts(commit: &FoundCatalog, candidate: &Candidate<'_>) -> bool {
     commit.catalog.member(candidate.disk()).is_some_and(|member| member.state.takes_part())
 }
 
-fn part<'a, 'b: 'a>(generation: u64, disks: impl Iterator<Item = &'a Candidate<'b>>) -> FoundPart {
+fn part<'a, 'b: 'a>(generation: u64, disks: impl Iterator<Item = &'a Candidate<'b>>) -> SplitPart {
     let disks: Vec<_> = disks.collect();
     let marks = disks.iter().filter_map(|candidate| candidate.member.owner.as_ref());
     let last = marks.max_by_key(|mark| mark.age());
@@ -110,5 +110,5 @@ fn part<'a, 'b: 'a>(generation: u64, disks: impl Iterator<Item = &'a Candidate<'
     let used = last.map_or((0, 0), |mark| {
         (mark.claimed_at, mark.claimed_at.saturating_add(mark.beat.saturating_mul(HEARTBEAT.as_secs())))
     });
-    FoundPart { probes: disks.iter().map(|candidate| candidate.index).collect(), generation, used }
+    SplitPart { probes: disks.iter().map(|candidate| candidate.index).collect(), generation, used }
 }

@@ -72,8 +72,8 @@ fn member(pool: u128, disk: u128, catalogs: &[FoundCatalog]) -> Probe {
     Probe { blocks: DISK_BLOCKS, contents: Contents::Member(Box::new(member)), has_residue: false }
 }
 
-fn standings(survey: &Survey) -> Vec<DiskState> {
-    survey.pools[0].groups[0].positions.iter().map(|position| position.standing).collect()
+fn standings(survey: &Assembly) -> Vec<DiskState> {
+    survey.pools[0].groups[0].positions.iter().map(|position| position.state).collect()
 }
 
 /// Row of the decision table: content of disks 100 and 101 of a mirror, and the expected result.
@@ -161,7 +161,7 @@ fn rows_of_disks() -> Vec<Row> {
         .refusing(&[(1, DiskRefusal::Duplicate(id(101)))]),
         Row::new("an equal copy of one is there, too", vec![whole(100), whole(101), whole(101)], &[Current, Missing])
             .refusing(&[(1, DiskRefusal::Duplicate(id(101))), (2, DiskRefusal::Duplicate(id(101)))])
-            .refused(PoolRefusal::Twins(id(101))),
+            .refused(PoolRefusal::DuplicateDisk(id(101))),
         Row::new(
             "a newer version has begun to change the pool",
             vec![whole(100), gone(Contents::Newer { pool: id(1), sentence: "newer".into() })],
@@ -331,7 +331,7 @@ fn part_that_was_opened_and_not_written_is_old_and_the_written_part_wins() {
                 assert_eq!((standings(&survey), &found.refusal), (standing.to_vec(), &None), "{case}");
                 let generation = if standing[0] == Current { first.0 } else { second.0 };
                 assert_eq!(found.generation, generation, "{case}");
-                assert_eq!(found.outlives, (generation == 7).then_some(9), "{case}");
+                assert_eq!(found.overtake_to, (generation == 7).then_some(9), "{case}");
                 assert!(found.parts.is_empty(), "{case}");
             }
             None => {
@@ -342,7 +342,7 @@ fn part_that_was_opened_and_not_written_is_old_and_the_written_part_wins() {
         }
     }
     // A part that is too far ahead is not overtaken by commits.
-    let disks = [part(100, 1, (7 + OUTLIVE_MAX + 1, 3)), part(101, 0, (7, 7))];
+    let disks = [part(100, 1, (7 + OVERTAKE_MAX + 1, 3)), part(101, 0, (7, 7))];
     assert!(assemble(&disks).pools[0].refusal.is_some());
 }
 

@@ -4,7 +4,7 @@
 //! partial copy that is never continued.
 
 use super::Catalog;
-use super::wire::{Cursor, RECORD_BYTES, put, skippable, truth, wire};
+use super::wire::{Cursor, RECORD_BYTES, parse_bool, put, skippable, wire};
 use block::Blocks;
 use uuid::Uuid;
 use zerocopy::little_endian::{U16, U64};
@@ -72,7 +72,7 @@ impl CopyRecord {
         let record = Self {
             source_pool: Uuid::from_bytes(wire.source_pool),
             snapshot: Uuid::from_bytes(wire.snapshot),
-            made: truth(wire.made)?,
+            made: parse_bool(wire.made)?,
             source,
             next: Blocks(wire.next.get()),
             copied_bytes: wire.copied_bytes.get(),
@@ -89,7 +89,8 @@ impl Catalog {
 
     /// Copies whose target volume exists and is still partial.
     pub(crate) fn unfinished_copies(&self) -> impl Iterator<Item = (Uuid, &CopyRecord)> {
-        let is_partial = |volume: Uuid| self.branch(volume).is_some_and(|(_, branch)| branch.partial && !branch.dying);
+        let is_partial =
+            |volume: Uuid| self.branch(volume).is_some_and(|(_, branch)| branch.partial && !branch.deleting);
         self.copies.iter().map(|(&volume, copy)| (volume, copy)).filter(move |(volume, _)| is_partial(*volume))
     }
 

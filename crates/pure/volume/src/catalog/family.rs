@@ -15,7 +15,7 @@ pub const META_RUNS_MAX: usize = 1 << 12;
 /// Minimum and maximum granule size in bytes.
 pub const GRANULE_BYTES: std::ops::RangeInclusive<u32> = 16 << 10..=1 << 20;
 /// Lock time of a snapshot that is locked permanently.
-pub const LOCKED_FOR_EVER: u64 = u64::MAX;
+pub const LOCKED_PERMANENTLY: u64 = u64::MAX;
 
 /// Volume family: a volume with its snapshots and clones, and the slabs that they share.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,7 +71,7 @@ pub struct BranchRecord {
     /// True when zeros written to a hole leave it a hole.
     pub zero_detection: bool,
     /// True when the volume is deleted and its space is being freed.
-    pub dying: bool,
+    pub deleting: bool,
     /// True while the volume is the target of an unfinished copy.
     pub partial: bool,
     /// Creation time in seconds since 1970.
@@ -156,7 +156,7 @@ impl FamilyRecord {
 impl Catalog {
     /// True when a volume allocates space on later writes: a thin one, or one with a snapshot.
     #[must_use]
-    pub fn takes_space_later(&self) -> bool {
+    pub fn allocates_on_write(&self) -> bool {
         let mut branches = self.families.iter().flat_map(|family| &family.branches);
         // A snapshot makes a thick volume copy on write, which takes new granules.
         branches.any(|branch| !branch.thick || !branch.snapshots.is_empty())

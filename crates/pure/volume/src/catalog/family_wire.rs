@@ -21,7 +21,7 @@ const CIPHER_XTS: u8 = 1;
 
 const THICK: u8 = 1;
 const ZERO_DETECTION: u8 = 2;
-const DYING: u8 = 4;
+const DELETING: u8 = 4;
 const CLONE: u8 = 8;
 const PARTIAL: u8 = 16;
 
@@ -165,7 +165,7 @@ impl BranchRecord {
                     dead_ranges: u16::try_from(self.dead.len()).expect("bounded by DEAD_RANGES_MAX").into(),
                     flags: flag(self.thick, THICK)
                         | flag(self.zero_detection, ZERO_DETECTION)
-                        | flag(self.dying, DYING)
+                        | flag(self.deleting, DELETING)
                         | flag(self.partial, PARTIAL)
                         | flag(self.parent.is_some(), CLONE),
                     name_bytes: name_bytes(&self.name),
@@ -185,7 +185,7 @@ impl BranchRecord {
         let name = payload.text(wire.name_bytes)?;
         let flags = wire.flags;
         // Unknown flags are damage: a new one comes with a feature bit that older versions refuse.
-        if flags & !(THICK | ZERO_DETECTION | DYING | CLONE | PARTIAL) != 0 {
+        if flags & !(THICK | ZERO_DETECTION | DELETING | CLONE | PARTIAL) != 0 {
             return Err(CatalogError::Damaged("a volume has unknown marks"));
         }
         // Bounded before the ranges are collected.
@@ -206,7 +206,7 @@ impl BranchRecord {
             block_bytes: wire.block_bytes.get(),
             thick: flags & THICK != 0,
             zero_detection: flags & ZERO_DETECTION != 0,
-            dying: flags & DYING != 0,
+            deleting: flags & DELETING != 0,
             partial: flags & PARTIAL != 0,
             created_at: wire.created_at.get(),
             epoch: wire.epoch.get(),

@@ -30,7 +30,7 @@ pub enum LogState {
     Live,
     /// Away: live, but none of its disks was found at the last opening. The members of its group that went
     /// missing hold their content of the last use, however old their catalogs become.
-    Away,
+    Missing,
     /// Abandoned: it failed while in use and is never opened again, because its volumes have newer data.
     Abandoned,
 }
@@ -48,7 +48,7 @@ impl LogRecord {
             let state = match self.state {
                 LogState::Live => 0,
                 LogState::Abandoned => 1,
-                LogState::Away => 2,
+                LogState::Missing => 2,
             };
             let volumes = u32::try_from(self.volumes.len()).expect("bounded by VOLUMES_MAX").into();
             let (id, group) = (*self.id.as_bytes(), self.group.into());
@@ -69,7 +69,7 @@ impl LogRecord {
             state: match wire.state {
                 0 => LogState::Live,
                 1 => LogState::Abandoned,
-                2 => LogState::Away,
+                2 => LogState::Missing,
                 _ => return Err(CatalogError::Damaged("unknown state of a log")),
             },
             volumes: volumes.collect::<Result<_, _>>()?,
@@ -94,8 +94,8 @@ impl Catalog {
     }
 
     /// Generation in which the disks of the log went away together, while they are away.
-    pub(crate) fn log_away_since(&self) -> Option<u64> {
-        let log = self.log.as_ref().filter(|log| log.state == LogState::Away)?;
+    pub(crate) fn log_missing_since(&self) -> Option<u64> {
+        let log = self.log.as_ref().filter(|log| log.state == LogState::Missing)?;
         let members = &self.groups.get(usize::from(log.group))?.members;
         // Members that were rebuilding or damaged then are marked failed and do not count.
         members.iter().filter(|member| member.state == MemberState::Missing).map(|member| member.since).max()

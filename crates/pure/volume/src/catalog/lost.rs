@@ -88,7 +88,7 @@ impl Catalog {
     }
 
     /// Lost blocks of existing groups.
-    pub(crate) fn losses(&self) -> impl Iterator<Item = (u16, &LostRecord)> {
+    pub(crate) fn lost_blocks(&self) -> impl Iterator<Item = (u16, &LostRecord)> {
         let is_there =
             |group: u16| self.groups.get(usize::from(group)).is_some_and(|record| record.role != GroupRole::Removed);
         self.lost.iter().map(|(&group, lost)| (group, lost)).filter(move |(group, _)| is_there(*group))
@@ -96,7 +96,7 @@ impl Catalog {
 
     /// Drops the records of groups that do not exist.
     pub(super) fn drop_stray_losses(&mut self) {
-        let there: Vec<u16> = self.losses().map(|(group, _)| group).collect();
+        let there: Vec<u16> = self.lost_blocks().map(|(group, _)| group).collect();
         self.lost.retain(|group, _| there.contains(group));
     }
 }

@@ -59,7 +59,7 @@ impl Catalog {
 
     /// True for a volume that exists and is not being deleted.
     pub(crate) fn has_volume(&self, id: Uuid) -> bool {
-        self.volume(id).is_some() || self.branch(id).is_some_and(|(_, branch)| !branch.dying)
+        self.volume(id).is_some() || self.branch(id).is_some_and(|(_, branch)| !branch.deleting)
     }
 
     /// Checks the total size.

@@ -1,7 +1,7 @@
 //! Catalog record of a scrub: the running one with its progress, or the last one.
 
 use super::check::ensure;
-use super::wire::{Cursor, RECORD_BYTES, put, skippable, truth, wire};
+use super::wire::{Cursor, RECORD_BYTES, parse_bool, put, skippable, wire};
 use super::{Catalog, CatalogError, GROUPS_MAX};
 use zerocopy::little_endian::{U16, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -105,7 +105,7 @@ impl ScrubRecord {
             phase,
             started: wire.started.get(),
             ended: wire.ended.get(),
-            repairs: truth(wire.repairs).ok_or(CatalogError::Damaged("a scrub neither repairs nor does not"))?,
+            repairs: parse_bool(wire.repairs).ok_or(CatalogError::Damaged("a scrub neither repairs nor does not"))?,
             at: ScrubPosition {
                 group: wire.group.get(),
                 stripe: wire.stripe.get(),

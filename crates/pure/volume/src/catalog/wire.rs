@@ -113,7 +113,7 @@ impl Catalog {
         // commit.
         self.reserved().for_each(|(volume, kept)| reservations::emit(volume, kept, &mut out));
         self.scrub.iter().for_each(|scrub| scrub.emit(&mut out));
-        self.losses().for_each(|(group, lost)| lost.emit(group, &mut out));
+        self.lost_blocks().for_each(|(group, lost)| lost.emit(group, &mut out));
         self.unfinished_copies().for_each(|(volume, copy)| copy.emit(volume, &mut out));
         self.emit_written(&mut out);
         out
@@ -202,7 +202,7 @@ impl Catalog {
         // Reserved as soon as there is a log group, so that volumes can enter the log in a full catalog.
         let log = if self.log_group().is_some() { LogRecord::EMITTED_BYTES_MAX } else { 0 };
         let reserved: usize = self.reserved().map(|(_, kept)| reservations::emitted_bytes(kept)).sum();
-        let lost: usize = self.losses().map(|(_, lost)| lost.emitted_bytes()).sum();
+        let lost: usize = self.lost_blocks().map(|(_, lost)| lost.emitted_bytes()).sum();
         let copies: usize = self.unfinished_copies().map(|(_, copy)| CopyRecord::emitted_bytes(copy)).sum();
         RECORD_BYTES
             + size_of::<PoolWire>()
@@ -305,8 +305,8 @@ impl GroupRecord {
             id: Uuid::from_bytes(wire.id),
             role,
             level: wire.level,
-            clean: truth(wire.clean).ok_or(CatalogError::Damaged("a group is neither clean nor dirty"))?,
-            protected: truth(wire.protected).ok_or(CatalogError::Damaged("unknown kind of a group"))?,
+            clean: parse_bool(wire.clean).ok_or(CatalogError::Damaged("a group is neither clean nor dirty"))?,
+            protected: parse_bool(wire.protected).ok_or(CatalogError::Damaged("unknown kind of a group"))?,
             chunk_bytes: wire.chunk_bytes.get(),
             member_blocks: Blocks(wire.member_blocks.get()),
             slab_blocks: wire.slab_blocks.get(),
@@ -485,7 +485,7 @@ pub(crate) fn needed_by(bytes: &[u8]) -> u64 {
     needed
 }
 
-pub(super) fn truth(byte: u8) -> Option<bool> {
+pub(super) fn parse_bool(byte: u8) -> Option<bool> {
     match byte {
         0 => Some(false),
         1 => Some(true),

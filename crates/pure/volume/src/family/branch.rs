@@ -1,6 +1,6 @@
 //! Branch: a volume of an open family.
 
-use super::lineage;
+use super::visibility;
 use crate::catalog::{BranchRecord, DeadRange, Parent};
 use crate::layout::BLOCK_BYTES;
 use shard::RangeLocks;
@@ -76,17 +76,17 @@ pub(crate) struct Branch {
     /// Epochs of its snapshots, ascending.
     pub(crate) snapshots: RefCell<Vec<u64>>,
     pub(crate) cleaning: Cell<u32>,
-    pub(crate) dying: Cell<bool>,
+    pub(crate) deleting: Cell<bool>,
     /// Number of granules mapped for the volume.
     pub(crate) mapped: Cell<u64>,
     /// Number of versions with data in the current epoch.
-    pub(crate) fresh: Cell<u64>,
+    pub(crate) own_versions: Cell<u64>,
     /// By snapshot epoch, a lower bound of the versions that only this snapshot sees.
     pub(crate) exclusive: RefCell<BTreeMap<u64, u64>>,
     /// Number of the cleaning pass in progress and its next granule.
     pub(crate) cleaned: Cell<(u32, u32)>,
     /// Number of granules unmapped since the family was opened.
-    pub(crate) punched: Cell<u64>,
+    pub(crate) unmapped: Cell<u64>,
     /// Range locks by granule.
     pub(crate) locks: RangeLocks,
 }
@@ -105,19 +105,19 @@ impl Branch {
             dead: RefCell::new(record.dead.clone()),
             snapshots: RefCell::new(record.snapshots.iter().map(|snapshot| snapshot.epoch).collect()),
             cleaning: Cell::new(record.cleaning),
-            dying: Cell::new(record.dying),
+            deleting: Cell::new(record.deleting),
             // Valid at the start of the epoch; later changes come from the stored counters and the log.
             mapped: Cell::new(record.mapped),
-            fresh: Cell::new(0),
+            own_versions: Cell::new(0),
             exclusive: RefCell::default(),
             cleaned: Cell::new((0, 0)),
-            punched: Cell::new(0),
+            unmapped: Cell::new(0),
             locks: RangeLocks::new(),
         }
     }
 
     /// Decodes the cleaning progress: the low 24 bits number the pass, the rest is the next granule.
-    pub(super) fn take_in_progress(&self, value: u64) {
+    pub(super) fn set_gc_progress(&self, value: u64) {
         self.cleaned.set((value as u32 & CLEANING, (value >> 24) as u32));
     }
 
@@ -128,12 +128,12 @@ impl Branch {
         // A new epoch has no versions of its own yet; what the volume sees then is in the record.
         if record.epoch != self.epoch.get() {
             self.mapped.set(record.mapped);
-            self.fresh.set(0);
+            self.own_versions.set(0);
         }
         self.epoch.set(record.epoch);
         self.size_bytes.set(record.size_bytes);
         self.cleaning.set(record.cleaning);
-        self.dying.set(record.dying);
+        self.deleting.set(record.deleting);
         *self.dead.borrow_mut() = record.dead.clone();
         *self.snapshots.borrow_mut() = record.snapshots.iter().map(|snapshot| snapshot.epoch).collect();
         let snapshots = self.snapshots.borrow();
@@ -148,25 +148,25 @@ impl Branch {
 
     /// Upper bound of versions it may still add: places for a thick volume, otherwise holes over what snapshots
     /// share.
-    pub(crate) fn wanting(&self, granule_blocks: u32) -> u64 {
+    pub(crate) fn needed_entries(&self, granule_blocks: u32) -> u64 {
         let all = if self.thick { self.granules(granule_blocks) } else { self.mapped.get() };
-        if self.dying.get() { 0 } else { all.saturating_sub(self.fresh.get()) }
+        if self.deleting.get() { 0 } else { all.saturating_sub(self.own_versions.get()) }
     }
 
     /// Number of places reserved for it.
     pub(crate) fn reserved(&self, granule_blocks: u32) -> u64 {
-        if self.thick { self.wanting(granule_blocks) } else { 0 }
+        if self.thick { self.needed_entries(granule_blocks) } else { 0 }
     }
 
     /// One step of a lookup by `viewer`; see [`lineage::step`].
-    pub(crate) fn step(&self, viewer: u64) -> (u64, Option<u64>) {
-        lineage::step(&self.dead.borrow(), viewer)
+    pub(crate) fn lookup_step(&self, viewer: u64) -> (u64, Option<u64>) {
+        visibility::lookup_step(&self.dead.borrow(), viewer)
     }
 
     /// Epochs of all viewers, ascending: the snapshots, then the volume.
-    pub(crate) fn viewers(&self) -> Vec<u64> {
+    pub(crate) fn view_epochs(&self) -> Vec<u64> {
         // The volume itself looks from the highest epoch; a deleted one no longer looks.
-        let live = if self.dying.get() { None } else { Some(u64::MAX) };
+        let live = if self.deleting.get() { None } else { Some(u64::MAX) };
         self.snapshots.borrow().iter().copied().chain(live).collect()
     }
 

@@ -1,9 +1,9 @@
 //! Application of a change to the open map: layers, counters, and freed places.
 
 use super::{Family, MapError};
+use crate::bug_injection::{self, InjectedBug};
 use crate::catalog::DeadRange;
 use crate::maplog::Record;
-use crate::sabotage::{self, Sabotage};
 use crate::tree::{Counter, Damage, Key, Tag};
 use block::BlockDevice;
 use std::collections::BTreeMap;
@@ -12,9 +12,9 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     /// Applies `record` to the map, for all later lookups; it is durable after a commit.
     pub(crate) fn change(&self, record: Record) {
         if let Some(place) = record.place() {
-            self.space.granules.borrow_mut().used(place);
+            self.space.granules.borrow_mut().mark_mapped(place);
         }
-        let record = if sabotage::is(Sabotage::LeakMoved) && record.place().is_some() {
+        let record = if bug_injection::is_injected(InjectedBug::LeakMoved) && record.place().is_some() {
             Record { freed: None, ..record }
         } else {
             record
@@ -22,27 +22,27 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         if let Some(freed) = record.freed {
             // A place that is held already was freed before: two versions claimed it, which only damage
             // explains.
-            if !self.space.granules.borrow_mut().hold(freed) {
-                self.stop(Damage("two versions have one place").into());
-            } else if sabotage::is(Sabotage::ReuseBeforeCommit) {
+            if !self.space.granules.borrow_mut().hold_freed(freed) {
+                self.fail_permanently(Damage("two versions have one place").into());
+            } else if bug_injection::is_injected(InjectedBug::ReuseBeforeCommit) {
                 self.space.granules.borrow_mut().release(freed);
             } else {
                 self.log.borrow_mut().freed.push(freed);
             }
         }
-        self.take_in(&record);
+        self.apply_record(&record);
         let mut log = self.log.borrow_mut();
         log.pending.push(record);
         log.serial += 1;
     }
 
     /// Applies `record` to layers and counters.
-    pub(super) fn take_in(&self, record: &Record) {
-        self.layers.borrow_mut().take_in(record);
+    pub(super) fn apply_record(&self, record: &Record) {
+        self.overlay.borrow_mut().apply(record);
         if record.key.tag() == Some(Tag::Progress)
             && let Some(branch) = self.branch(record.key.branch())
         {
-            branch.take_in_progress(record.value.unwrap_or(0));
+            branch.set_gc_progress(record.value.unwrap_or(0));
         }
         if record.key.tag() != Some(Tag::Version) {
             return;
@@ -57,7 +57,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         let epoch = record.key.low();
         if epoch == branch.epoch.get() {
             branch.mapped.set(add(branch.mapped.get(), i64::from(record.mapped)));
-            branch.fresh.set(add(branch.fresh.get(), more));
+            branch.own_versions.set(add(branch.own_versions.get(), more));
         }
         // After a roll-back to this snapshot the volume sees the version again, so it is not exclusive.
         let revived = |range: &DeadRange| range.after + 1 == epoch;
@@ -76,7 +76,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         for branch in self.branches() {
             let epoch = branch.epoch.get();
             counters.insert(Key::counter(Counter::Mapped, branch.number, epoch), branch.mapped.get());
-            counters.insert(Key::counter(Counter::Fresh, branch.number, epoch), branch.fresh.get());
+            counters.insert(Key::counter(Counter::OwnVersions, branch.number, epoch), branch.own_versions.get());
             for (&epoch, &count) in branch.exclusive.borrow().iter() {
                 counters.insert(Key::counter(Counter::Exclusive, branch.number, epoch), count);
             }
@@ -104,7 +104,9 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         match (Counter::of(key.middle()), branch) {
             (Some(Counter::Allocated), _) => self.allocated.set(value),
             (Some(Counter::Mapped), Some(branch)) if key.low() == branch.epoch.get() => branch.mapped.set(value),
-            (Some(Counter::Fresh), Some(branch)) if key.low() == branch.epoch.get() => branch.fresh.set(value),
+            (Some(Counter::OwnVersions), Some(branch)) if key.low() == branch.epoch.get() => {
+                branch.own_versions.set(value)
+            }
             (Some(Counter::Exclusive), Some(branch)) if branch.snapshots.borrow().contains(&key.low()) => {
                 branch.exclusive.borrow_mut().insert(key.low(), value);
             }

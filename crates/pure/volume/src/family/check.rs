@@ -42,7 +42,7 @@ pub enum FindingKind {
     Leak,
     /// Used space marked as free, which may be allocated again. [`Pool::repair`](crate::Pool::repair) marks it
     /// as allocated.
-    Unguarded,
+    UsedMarkedFree,
     /// Space used twice.
     DoubleUse,
     /// Reference to a volume or slab that does not exist.
@@ -58,7 +58,7 @@ pub enum FindingKind {
 
 /// Result of a check of one family.
 #[derive(Default)]
-pub(crate) struct Checked {
+pub(crate) struct CheckResult {
     pub(crate) findings: Vec<(FindingKind, String)>,
     pub(crate) entries: u64,
     pub(crate) pages: u64,
@@ -67,12 +67,12 @@ pub(crate) struct Checked {
     /// Granules marked as allocated, by slab and 64-granule word.
     pub(crate) taken: BTreeMap<u32, BTreeMap<u32, u64>>,
     pub(crate) granules: u64,
-    pub(super) fresh: BTreeMap<u32, u64>,
+    pub(super) own_versions: BTreeMap<u32, u64>,
     /// Pages of the tree.
     pub(super) seen: BTreeSet<u64>,
 }
 
-impl Checked {
+impl CheckResult {
     fn find(&mut self, kind: FindingKind, what: String) {
         self.findings.push((kind, what));
     }
@@ -81,17 +81,17 @@ impl Checked {
 /// Check in progress. It borrows the family, which must not change meanwhile.
 pub(crate) struct ConsistencyCheck<'a, D: BlockDevice + 'static, G: BlockDevice + 'static> {
     family: &'a Family<D, G>,
-    pub(super) checked: Checked,
+    pub(super) checked: CheckResult,
 }
 
 impl<'a, D: BlockDevice + 'static, G: BlockDevice + 'static> ConsistencyCheck<'a, D, G> {
     pub(super) fn of(family: &'a Family<D, G>) -> Self {
-        Self { family, checked: Checked::default() }
+        Self { family, checked: CheckResult::default() }
     }
 
     /// Checks the map, its head and its log. Writes nothing but damaged copies. The caller prevents changes
     /// meanwhile.
-    pub(crate) async fn run(family: &'a Family<D, G>) -> Result<Checked, MapError> {
+    pub(crate) async fn run(family: &'a Family<D, G>) -> Result<CheckResult, MapError> {
         let mut check = Self::of(family);
         check.check_map().await?;
         check.check_log().await?;
@@ -99,7 +99,7 @@ impl<'a, D: BlockDevice + 'static, G: BlockDevice + 'static> ConsistencyCheck<'a
     }
 
     /// Checks as [`ConsistencyCheck::run`], but only the open map, whatever head and log are on the disks.
-    pub(super) async fn run_on_map(family: &'a Family<D, G>) -> Result<Checked, MapError> {
+    pub(super) async fn run_on_map(family: &'a Family<D, G>) -> Result<CheckResult, MapError> {
         let mut check = Self::of(family);
         check.check_map().await?;
         Ok(check.checked)
@@ -122,7 +122,9 @@ impl<'a, D: BlockDevice + 'static, G: BlockDevice + 'static> ConsistencyCheck<'a
         for page in (0..space.pages()).filter(is_tree).filter(|&page| space.is_taken(page) != seen.contains(&page)) {
             match space.is_taken(page) {
                 true => self.checked.find(FindingKind::Leak, format!("page {page} of the map is taken by nobody")),
-                false => self.checked.find(FindingKind::Unguarded, format!("page {page} of the map is used and free")),
+                false => {
+                    self.checked.find(FindingKind::UsedMarkedFree, format!("page {page} of the map is used and free"))
+                }
             }
         }
         self.checked.seen = seen;
@@ -241,7 +243,7 @@ impl<'a, D: BlockDevice + 'static, G: BlockDevice + 'static> ConsistencyCheck<'a
         *word |= bit;
         self.checked.granules += 1;
         if self.family.branch(key.branch()).is_some_and(|branch| branch.epoch.get() == key.low()) {
-            *self.checked.fresh.entry(key.branch()).or_default() += 1;
+            *self.checked.own_versions.entry(key.branch()).or_default() += 1;
         }
         // Two versions in one place: freeing one of them would free the other's data.
         if twice {
@@ -270,7 +272,7 @@ impl<'a, D: BlockDevice + 'static, G: BlockDevice + 'static> ConsistencyCheck<'a
                     self.checked.find(FindingKind::Leak, told("are taken by nobody"));
                 }
                 if used & !taken != 0 {
-                    self.checked.find(FindingKind::Unguarded, told("are used and free"));
+                    self.checked.find(FindingKind::UsedMarkedFree, told("are used and free"));
                 }
             }
         }
@@ -282,11 +284,11 @@ impl<'a, D: BlockDevice + 'static, G: BlockDevice + 'static> ConsistencyCheck<'a
                 format!("{} granules are counted, {} are used", self.family.allocated.get(), self.checked.granules);
             self.checked.find(FindingKind::Count, what);
         }
-        for branch in self.family.branches().into_iter().filter(|branch| !branch.dying.get()) {
-            let fresh = self.checked.fresh.get(&branch.number).copied().unwrap_or(0);
+        for branch in self.family.branches().into_iter().filter(|branch| !branch.deleting.get()) {
+            let fresh = self.checked.own_versions.get(&branch.number).copied().unwrap_or(0);
             let mapped = self.family.count_mapped(&branch).await?;
-            if (branch.fresh.get(), branch.mapped.get()) != (fresh, mapped) {
-                let counted = (branch.fresh.get(), branch.mapped.get());
+            if (branch.own_versions.get(), branch.mapped.get()) != (fresh, mapped) {
+                let counted = (branch.own_versions.get(), branch.mapped.get());
                 let what = format!("volume {}: {counted:?} granules are counted, not {:?}", branch.id, (fresh, mapped));
                 self.checked.find(FindingKind::Count, what);
             }
@@ -308,18 +310,18 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             held.push(branch.locks.exclusive(0..u64::MAX).await);
         }
         // Commits run without the locks; after them no task changes the map.
-        self.rest().await;
+        self.drain().await;
         held
     }
 
     /// Blocks changes as [`Family::stand_still`], with every change logged and no background work in progress.
-    pub(crate) async fn settle(self: &Rc<Self>) -> Result<Vec<RangeGuard>, MapError> {
+    pub(crate) async fn quiesce(self: &Rc<Self>) -> Result<Vec<RangeGuard>, MapError> {
         // The same order as in the background work, which takes branch locks under this one: no deadlock.
-        let mut held = vec![self.care.exclusive(0..1).await];
+        let mut held = vec![self.maintenance_lock.exclusive(0..1).await];
         held.extend(self.freeze_writes().await);
         self.commit().await?;
         // The commit may have started a checkpoint.
-        self.rest().await;
+        self.drain().await;
         Ok(held)
     }
 
@@ -330,7 +332,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         while granule < end {
             let (candidates, until) = self.candidates_in(branch, granule..end).await?;
             for candidate in candidates {
-                mapped += u64::from(self.seen(branch, candidate, branch.epoch.get()).await?.is_some());
+                mapped += u64::from(self.visible_version(branch, candidate, branch.epoch.get()).await?.is_some());
             }
             granule = until;
         }

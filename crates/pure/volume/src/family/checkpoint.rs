@@ -1,8 +1,8 @@
 //! Checkpoint: applies the map changes to the tree. Data, pages and head are made stable in that order.
 
-use super::layers::tree_changes;
+use super::overlay::tree_changes;
 use super::{Family, Head, MapError};
-use crate::sabotage::{self, Sabotage};
+use crate::bug_injection::{self, InjectedBug};
 use crate::tree::{Change, Key, apply};
 use block::{BlockDevice, Stable};
 use futures_util::FutureExt;
@@ -23,7 +23,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     }
 
     async fn checkpoint_turn(self: &Rc<Self>) -> Result<(), MapError> {
-        if let Some(error) = self.stopped() {
+        if let Some(error) = self.failure() {
             return Err(error);
         }
         if self.is_head_doubtful.get() {
@@ -37,7 +37,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         }
         if let Some(era) = self.pages_era.take() {
             // Readers may still use the tree before the last one, whose pages this checkpoint reuses.
-            self.space.eras.past(era).await;
+            self.space.eras.drained(era).await;
         }
         let (layer, counters, mut head) = {
             let log = self.log.borrow();
@@ -45,7 +45,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             // Taken in one step: the frozen changes are exactly those before `head.serial`.
             head.generation += 1;
             (head.serial, head.sequence, head.life) = (log.serial, log.sequence, log.life);
-            (self.layers.borrow_mut().freeze(), self.count(), head)
+            (self.overlay.borrow_mut().freeze(), self.count(), head)
         };
         let (since, before) = self.grown.get();
         self.grown.set((0, since + before));
@@ -55,7 +55,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         if let Err(error) = self.write_checkpoint(&mut head, &changes).await {
             // The failed checkpoint leaves no trace: its pages are free and its changes go into the next one.
             self.meta.undo(space);
-            self.layers.borrow_mut().merge_back();
+            self.overlay.borrow_mut().merge_back();
             let (since, before) = self.grown.get();
             self.grown.set((since + before, 0));
             return Err(error);
@@ -65,22 +65,22 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         // Root and frozen layer change without an await between, so lookups see either the old or the new tree
         // with the right changes.
         self.root.set(head.root);
-        self.layers.borrow_mut().drop_frozen();
+        self.overlay.borrow_mut().drop_frozen();
         self.grown.set((self.grown.get().0, 0));
         // From here on the log blocks before the new head may be overwritten.
         self.log.borrow_mut().from = head.sequence;
         *self.head.borrow_mut() = head;
         *self.counters.borrow_mut() = counters;
         // Readers that start from now on use the new tree; the next checkpoint waits for the others.
-        self.pages_era.set(Some(self.space.eras.turn()));
-        self.say_formatted().await
+        self.pages_era.set(Some(self.space.eras.advance_era()));
+        self.record_formatted().await
     }
 
     /// Writes the tree with `changes`, and then `head`, durably.
     async fn write_checkpoint(&self, head: &mut Head, changes: &BTreeMap<Key, Change>) -> Result<(), MapError> {
         assert_ne!(head.generation % 2, self.head.borrow().generation % 2, "a head leaves the one before where it is");
         // Versions in the tree refer to data, so the data is stable first.
-        let _: Stable = self.flush_data().await.inspect_err(|error| self.stop(*error))?;
+        let _: Stable = self.flush_data().await.inspect_err(|error| self.fail_permanently(*error))?;
         if head.generation == 1 {
             self.meta.format().await?;
         }
@@ -90,7 +90,11 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         head.root = root;
         head.entries = head.entries.checked_add_signed(grown).expect("a tree has as many entries as were put there");
         self.meta.finish(head).await?;
-        let stable = if sabotage::is(Sabotage::RootBeforePages) { Stable::attest() } else { self.meta.flush().await? };
+        let stable = if bug_injection::is_injected(InjectedBug::RootBeforePages) {
+            Stable::attest()
+        } else {
+            self.meta.flush().await?
+        };
         // The head must not become visible before the slabs and epochs that its tree refers to.
         self.commit_catalog().await?;
         // Until the write succeeds it is unknown which head a crash would leave.
@@ -120,7 +124,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
 
     /// Records in the catalog that the family has a head, so that a lost head is never mistaken for an empty
     /// map.
-    async fn say_formatted(&self) -> Result<(), MapError> {
+    async fn record_formatted(&self) -> Result<(), MapError> {
         if self.formatted.replace(true) {
             return Ok(());
         }
@@ -132,7 +136,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         });
         let ((), change) = said.map_err(|_| MapError::CatalogLost)?;
         let committed = self.shared.store.committed(change).await;
-        committed.map_err(|_| MapError::CatalogLost).inspect_err(|error| self.stop(*error))
+        committed.map_err(|_| MapError::CatalogLost).inspect_err(|error| self.fail_permanently(*error))
     }
 
     /// Abandons commits and checkpoints in progress.
@@ -142,8 +146,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     }
 
     /// Waits until no commit and no checkpoint is in progress.
-    pub(crate) async fn rest(&self) {
-        self.commits.rest().await;
-        self.checkpoints.rest().await;
+    pub(crate) async fn drain(&self) {
+        self.commits.until_idle().await;
+        self.checkpoints.until_idle().await;
     }
 }

@@ -4,9 +4,9 @@
 //! Called by the pool's background work. Progress is an entry of the map, so that it continues after a crash.
 
 use super::branch::CLEANING;
-use super::{Branch, Family, MapError, lineage};
+use super::{Branch, Family, MapError, visibility};
+use crate::bug_injection::{self, InjectedBug};
 use crate::maplog::Record;
-use crate::sabotage::{self, Sabotage};
 use crate::tree::{GranuleAddress, Key};
 use block::BlockDevice;
 use std::rc::Rc;
@@ -16,17 +16,17 @@ const STEP: usize = 512;
 
 /// Result of one step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Cleaned {
+pub(crate) struct GcStep {
     pub(crate) freed: u64,
     pub(crate) more: bool,
 }
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     /// Frees the unreferenced versions of some granules of the branch and records the progress.
-    pub(crate) async fn clean_step(self: &Rc<Self>, branch: &Rc<Branch>) -> Result<Cleaned, MapError> {
+    pub(crate) async fn gc_step(self: &Rc<Self>, branch: &Rc<Branch>) -> Result<GcStep, MapError> {
         let asked = branch.cleaning.get() & CLEANING;
         if branch.cleaning.get() == 0 {
-            return Ok(Cleaned::default());
+            return Ok(GcStep::default());
         }
         self.admit_change().await?;
         let (pass, from) = match branch.cleaned.get() {
@@ -50,10 +50,10 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
                 let done = Record { key: progress, value: None, freed: None, mapped: 0, exclusive: false };
                 self.change(done);
                 self.end_cleaning(branch, pass).await?;
-                return Ok(Cleaned { freed, more: false });
+                return Ok(GcStep { freed, more: false });
             }
         }
-        Ok(Cleaned { freed, more: true })
+        Ok(GcStep { freed, more: true })
     }
 
     /// Granule before which a step from `from` ends; none when it goes to the end of the branch.
@@ -97,11 +97,11 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
 
     fn clean_granule(&self, branch: &Branch, versions: &[(Key, u64)]) -> u64 {
         let epochs: Vec<u64> = versions.iter().map(|(key, _)| key.low()).collect();
-        let mut viewers = branch.viewers();
-        if sabotage::is(Sabotage::FreeWhatOlderSees) && viewers.len() > 1 {
+        let mut viewers = branch.view_epochs();
+        if bug_injection::is_injected(InjectedBug::FreeSharedVersions) && viewers.len() > 1 {
             viewers.remove(0);
         }
-        let kept = lineage::kept(&epochs, &branch.dead.borrow(), &viewers);
+        let kept = visibility::retained(&epochs, &branch.dead.borrow(), &viewers);
         // A hole with nothing beneath it has no effect and is dropped.
         let mut nothing = branch.parent.is_none();
         let mut freed = 0;
@@ -130,17 +130,17 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             if record.cleaning & CLEANING != pass {
                 return Ok(());
             }
-            if record.dying {
+            if record.deleting {
                 family.branches.remove(at);
                 return Ok(());
             }
             record.cleaning = 0;
-            record.dead = lineage::hiding(&record.dead, &branch.viewers());
+            record.dead = visibility::effective_ranges(&record.dead, &branch.view_epochs());
             Ok(())
         });
         let ((), change) = ended.map_err(|_| MapError::CatalogLost)?;
         self.follow_catalog();
-        self.need(change);
+        self.require_commit(change);
         self.shared.store.committed(change).await.map_err(|_| MapError::CatalogLost)
     }
 }

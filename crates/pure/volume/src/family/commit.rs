@@ -1,9 +1,9 @@
 //! Commit of map changes: data, then catalog, then log, each stable before the next.
 
 use super::{Family, Log, MapError, meta};
+use crate::bug_injection::{self, InjectedBug};
 use crate::layout::BLOCK_BYTES;
 use crate::maplog::{LogBlock, LogIdentity, Record, emit};
-use crate::sabotage::{self, Sabotage};
 use block::{BlockDevice, Buf, Stable};
 use futures_util::FutureExt;
 use smallvec::SmallVec;
@@ -30,7 +30,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     }
 
     async fn commit_turn(self: &Rc<Self>) -> Result<(), MapError> {
-        if let Some(error) = self.stopped() {
+        if let Some(error) = self.failure() {
             return Err(error);
         }
         let (records, freed, blocks) = {
@@ -40,7 +40,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             assert!(records.len() as u64 <= log.serial, "every change that waits has a serial number");
             // Serial numbers are consecutive, so the pending ones are the last of them.
             let serial = log.serial - records.len() as u64;
-            let blocks = blocks_of(serial..log.serial, &std::mem::take(&mut log.whole), self.tuning.records_max);
+            let blocks =
+                blocks_of(serial..log.serial, &std::mem::take(&mut log.atomic_ranges), self.tuning.records_max);
             (records, std::mem::take(&mut log.freed), blocks)
         };
         // Cleared before the flush, so that data written while it runs is flushed by the next commit.
@@ -57,9 +58,9 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         // Places freed by this commit are reused only after it is stable and after the readers of this era have
         // finished.
         if !freed.is_empty() {
-            self.space.quarantine(freed);
+            self.space.defer_free(freed);
         }
-        self.space.release_quarantine();
+        self.space.release_pending();
         Ok(())
     }
 
@@ -69,16 +70,16 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         blocks: &[Range<u64>],
         dirty: u64,
     ) -> Result<(), MapError> {
-        if !sabotage::is(Sabotage::CommitBeforeData) {
+        if !bug_injection::is_injected(InjectedBug::CommitBeforeData) {
             let groups: SmallVec<[u16; 8]> = (0..64).filter(|group| dirty >> group & 1 == 1).collect();
             if !groups.is_empty() {
                 let flushed = meta::flush(&self.shared, &groups).await;
                 // After a failed flush the data may be gone from the caches below, so a later flush would prove
                 // nothing; the map stops.
-                let _: Stable = flushed.inspect_err(|error| self.stop(*error))?;
+                let _: Stable = flushed.inspect_err(|error| self.fail_permanently(*error))?;
             }
         }
-        if sabotage::is(Sabotage::AcknowledgeBeforeCommit) {
+        if bug_injection::is_injected(InjectedBug::AcknowledgeBeforeCommit) {
             return Ok(());
         }
         // The log can only continue after a checkpoint that covers the changes missing in it.
@@ -110,10 +111,10 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
 
     /// Commits the catalog with the slabs and epochs that the map refers to.
     pub(super) async fn commit_catalog(&self) -> Result<(), MapError> {
-        match self.space.needs() {
-            Some(change) if !sabotage::is(Sabotage::CommitBeforeCatalog) => {
+        match self.space.required_commit() {
+            Some(change) if !bug_injection::is_injected(InjectedBug::CommitBeforeCatalog) => {
                 let committed = self.shared.store.committed(change).await;
-                committed.map_err(|_| MapError::CatalogLost).inspect_err(|error| self.stop(*error))
+                committed.map_err(|_| MapError::CatalogLost).inspect_err(|error| self.fail_permanently(*error))
             }
             _ => Ok(()),
         }
@@ -165,12 +166,12 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
 
     /// True when a checkpoint should start in the background, before a writer has to wait for it.
     pub(crate) fn is_checkpoint_due(&self) -> bool {
-        self.log_room() < self.log_blocks() / 2 || self.layers.borrow().len() >= self.tuning.changes_due
+        self.log_room() < self.log_blocks() / 2 || self.overlay.borrow().len() >= self.tuning.changes_due
     }
 
     /// True when no change may be made before a checkpoint.
     pub(crate) fn is_checkpoint_overdue(&self) -> bool {
-        self.layers.borrow().len() >= 2 * self.tuning.changes_due
+        self.overlay.borrow().len() >= 2 * self.tuning.changes_due
     }
 }
 

@@ -5,11 +5,11 @@
 use super::MapError;
 use super::lookup::VisibleVersion;
 use super::parts::{Part, bytes};
+use crate::bug_injection::{self, InjectedBug};
 use crate::catalog::GROUPS_MAX;
-use crate::crypt::Cover;
+use crate::crypt::Encryption;
 use crate::layout::BLOCK_BYTES;
 use crate::pool::Shared;
-use crate::sabotage::{self, Sabotage};
 use crate::tree::{Damage, GranuleAddress};
 use block::{BlockDevice, Buf, Extent, Rope, View, Written};
 use futures_util::future::join_all;
@@ -26,7 +26,7 @@ pub(crate) struct Data<D, G> {
     granule_blocks: u32,
     /// Slab size by group, in blocks.
     slab_blocks: RefCell<Vec<u32>>,
-    cover: RefCell<Cover>,
+    encryption: RefCell<Encryption>,
     /// Bitmap of groups with data not flushed yet.
     dirty: Cell<u64>,
 }
@@ -50,9 +50,9 @@ pub(super) struct Step {
 pub(super) type Steps = SmallVec<[Step; 4]>;
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Data<D, G> {
-    pub(super) fn new(shared: Rc<Shared<D, G>>, granule_blocks: u32, cover: Cover) -> Self {
+    pub(super) fn new(shared: Rc<Shared<D, G>>, granule_blocks: u32, cover: Encryption) -> Self {
         let slab_blocks = RefCell::new(shared.slab_blocks());
-        Self { shared, granule_blocks, slab_blocks, cover: RefCell::new(cover), dirty: Cell::new(0) }
+        Self { shared, granule_blocks, slab_blocks, encryption: RefCell::new(cover), dirty: Cell::new(0) }
     }
 
     /// Takes the groups of the pool as they are now; they may be longer, and there may be more.
@@ -66,13 +66,13 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Data<D, G> {
     }
 
     /// Encryption of the data.
-    pub(crate) fn cover(&self) -> Cover {
-        self.cover.borrow().clone()
+    pub(crate) fn encryption(&self) -> Encryption {
+        self.encryption.borrow().clone()
     }
 
     /// Sets the encryption.
-    pub(crate) fn set_cover(&self, cover: Cover) {
-        self.cover.replace(cover);
+    pub(crate) fn set_encryption(&self, cover: Encryption) {
+        self.encryption.replace(cover);
     }
 
     /// Marks the group as having unflushed data.
@@ -123,7 +123,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Data<D, G> {
             // Parts that are adjacent on disk and in the request become one I/O.
             let run = Run { place, at: part.at, blocks: part.blocks };
             match runs.last_mut() {
-                Some(last) if last.goes_on_with(&run) => last.blocks += run.blocks,
+                Some(last) if last.continues_with(&run) => last.blocks += run.blocks,
                 _ => runs.push(run),
             }
         }
@@ -142,9 +142,9 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Data<D, G> {
         }
         // Taken before the read: only CRYPTOGRAPHIC ERASE replaces the key, and data read across it no longer
         // matters.
-        let cover = self.cover();
+        let cover = self.encryption();
         let read = self.shared.gate(group).device().read(Extent::new(start, blocks)).await;
-        Ok(cover.lift(group, start, read.map_err(|error| MapError::Group { group, error })?)?)
+        Ok(cover.decrypt(group, start, read.map_err(|error| MapError::Group { group, error })?)?)
     }
 
     /// Encrypts and writes blocks of a group; `is_fresh` when their old content is dead.
@@ -157,8 +157,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Data<D, G> {
         assert_ne!(group, GROUP_LOST, "nothing is written to a place that is lost");
         let len = data.len();
         // The guard keeps the group dirty in the catalog until the write has ended.
-        let _writing = self.shared.begin_write(group).await.map_err(|_| MapError::CatalogLost)?;
-        let data = self.cover().lay(group, start, data)?;
+        let _writing = self.shared.start_write(group).await.map_err(|_| MapError::CatalogLost)?;
+        let data = self.encryption().encrypt(group, start, data)?;
         assert_eq!(data.len(), len, "what is encrypted is as long as it was");
         let device = self.shared.gate(group).device();
         let blocks = data.len() as u64 / u64::from(BLOCK_BYTES);
@@ -175,7 +175,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Data<D, G> {
             let edges = [(start, first), (end, start + blocks)].into_iter().filter(|(from, to)| from < to);
             let edges = join_all(edges.map(|(from, to)| device.write(lba(from), cut(from, to))));
             let (whole, edges) =
-                futures_util::future::join(device.write_fresh(lba(first), cut(first, end)), edges).await;
+                futures_util::future::join(device.write_unlogged(lba(first), cut(first, end)), edges).await;
             edges.into_iter().chain([whole]).try_for_each(|part| part.map(|written: Written| drop(written)))
         };
         // Marked again, because a flush may have run while the write was in flight.
@@ -185,7 +185,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Data<D, G> {
 
     pub(super) async fn write_in_place(&self, steps: &Steps, data: &View) -> Result<(), MapError> {
         let runs = self.runs(steps.iter().map(|step| (step.part, step.seen.map(|seen| seen.place))));
-        let fresh = sabotage::is(Sabotage::FreshOverLive);
+        let fresh = bug_injection::is_injected(InjectedBug::FreshOverLive);
         let writes = runs.into_iter().filter_map(|run| {
             let from = bytes(run.at);
             Some(self.write_run(run.place?, data.slice(from..from + bytes(run.blocks)), fresh))
@@ -235,7 +235,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Data<D, G> {
             let (middle, behind) = rest.split_at_mut(bytes(step.part.blocks));
             middle.copy_from_slice(&step.part.of(data));
             for (part, start) in [(before, 0), (behind, end)].into_iter().filter(|(part, _)| !part.is_empty()) {
-                match step.seen.filter(|_| !sabotage::is(Sabotage::CopyNothing)) {
+                match step.seen.filter(|_| !bug_injection::is_injected(InjectedBug::SkipCopyOnWrite)) {
                     None => part.fill(0),
                     // Copy on write: the rest of the granule comes from the version that was visible until now.
                     Some(seen) => self.read_old(seen.place, start, part).await?.copy_to(part),
@@ -254,7 +254,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Data<D, G> {
 }
 
 impl Run {
-    fn goes_on_with(&self, next: &Self) -> bool {
+    fn continues_with(&self, next: &Self) -> bool {
         let beside = match (self.place, next.place) {
             (Some((group, start)), Some(next)) => (group, start + self.blocks) == next,
             (None, None) => true,

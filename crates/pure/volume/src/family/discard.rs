@@ -2,8 +2,8 @@
 
 use super::parts::{bytes, parts};
 use super::{Branch, Family, MapError};
+use crate::bug_injection::{self, InjectedBug};
 use crate::maplog::Record;
-use crate::sabotage::{self, Sabotage};
 use crate::tree::{GranuleAddress, Key};
 use block::{BlockDevice, Extent, View};
 use std::rc::Rc;
@@ -39,7 +39,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             self.admit_change().await?;
             let _held = branch.locks.exclusive(batch.clone()).await;
             for granule in candidates.into_iter().filter(|&granule| batch.contains(&u64::from(granule))) {
-                self.punch(branch, granule).await?;
+                self.unmap_granule(branch, granule).await?;
             }
             granule = batch.end;
         }
@@ -49,7 +49,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     /// Zeroes parts of granules, where they are mapped.
     async fn clear(self: &Rc<Self>, branch: &Rc<Branch>, extent: Extent) -> Result<(), MapError> {
         for part in parts(extent, self.granule_blocks) {
-            if self.seen(branch, part.granule, branch.epoch.get()).await?.is_some() {
+            if self.visible_version(branch, part.granule, branch.epoch.get()).await?.is_some() {
                 let here = Extent::new(extent.start.0 + part.at, part.blocks);
                 self.write(branch, here, View::zeroed(bytes(part.blocks))).await?;
             }
@@ -58,15 +58,15 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     }
 
     /// Makes the granule a hole of the volume; what a snapshot sees stays. The caller holds the granule's lock.
-    pub(super) async fn punch(&self, branch: &Rc<Branch>, granule: u32) -> Result<(), MapError> {
+    pub(super) async fn unmap_granule(&self, branch: &Rc<Branch>, granule: u32) -> Result<(), MapError> {
         let epoch = branch.epoch.get();
-        let Some(seen) = self.seen(branch, granule, epoch).await? else { return Ok(()) };
-        branch.punched.set(branch.punched.get() + 1);
+        let Some(seen) = self.visible_version(branch, granule, epoch).await? else { return Ok(()) };
+        branch.unmapped.set(branch.unmapped.get() + 1);
         let own = (seen.branch, seen.epoch) == (branch.number, epoch);
         let key = |epoch| Key::version(branch.number, granule, epoch);
         // Without a hole record the volume would show the older version beneath it.
         let beneath = branch.parent.is_some() || self.last_entry(key(0), key(epoch - 1)).await?.is_some();
-        if sabotage::is(Sabotage::DiscardShared) && !own && seen.branch == branch.number {
+        if bug_injection::is_injected(InjectedBug::DiscardShared) && !own && seen.branch == branch.number {
             let freed = Some(seen.place);
             self.change(Record { key: key(seen.epoch), value: None, freed, mapped: -1, exclusive: false });
             return Ok(());

@@ -35,7 +35,7 @@ impl From<Locked> for MapError {
 
 impl MapError {
     /// Converts the error to the one that the host of a volume gets, for blocks of the volume.
-    pub(crate) fn told(self, extent: Extent) -> IoError {
+    pub(crate) fn into_io_error(self, extent: Extent) -> IoError {
         let kind = match self {
             Self::Group { error, .. } => return error.at(extent),
             Self::Damaged(_) | Self::Locked => IoErrorKind::Medium,

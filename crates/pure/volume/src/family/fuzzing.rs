@@ -2,7 +2,7 @@
 
 use super::head::{Head, REGIONS_MAX, Region};
 use super::page_space::{LOG_START, PageSpace};
-use crate::maplog::{LogIdentity, LogSlot, RECORDS_MAX, emit, parse, remains, replay};
+use crate::maplog::{LogIdentity, LogSlot, RECORDS_MAX, emit, parse, replay, salvage_log};
 use crate::tree::{FANOUT, Page, PageIdentity, parse_page};
 use block::Buf;
 use uuid::Uuid;
@@ -81,7 +81,7 @@ pub fn ring(blocks: &[Vec<u8>], from: u64, serial: u64, life: u32) {
     }
     let all: usize = slots.iter().filter_map(LogSlot::block).map(|block| block.records.len()).sum();
     let newest = slots.iter().filter_map(LogSlot::block).map(|block| block.life).max().unwrap_or(0);
-    let left = remains(&slots, from, serial, life);
+    let left = salvage_log(&slots, from, serial, life);
     assert!(left.replay.records.len() <= all && left.replay.life > newest.max(life));
     let Ok(found) = replay(&slots, from, serial, life) else { return };
     assert!(found.sequence - from <= places && found.life > newest.max(life) && found.serial >= serial);

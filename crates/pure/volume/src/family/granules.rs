@@ -56,7 +56,7 @@ pub(crate) struct Granules {
     held: BTreeSet<GranuleAddress>,
     total: u64,
     /// Group from which the next stripe is allocated (round robin).
-    turn: usize,
+    next_group: usize,
     /// Per group, the slab in which the last whole stripe and the last single granule were found.
     cursors: Vec<[u32; 2]>,
     /// Ends of sequential streams: branch, next granule, and the place behind the last one.
@@ -74,7 +74,7 @@ impl Granules {
             unknown: BTreeSet::new(),
             held: BTreeSet::new(),
             total: 0,
-            turn: 0,
+            next_group: 0,
             cursors,
             streams: [None; STREAMS],
             next_stream: 0,
@@ -153,7 +153,7 @@ impl Granules {
     }
 
     /// Marks a slab as unknown.
-    pub(crate) fn forget(&mut self, slab: u32) {
+    pub(crate) fn mark_unknown(&mut self, slab: u32) {
         self.loaded.remove(&slab);
         self.unknown.insert(slab);
     }
@@ -232,14 +232,14 @@ impl Granules {
     /// granules.
     pub(crate) fn take_unit(&mut self, most: usize) -> Allocation {
         for step in 0..self.shapes.len() {
-            let group = (self.turn + step) % self.shapes.len();
+            let group = (self.next_group + step) % self.shapes.len();
             let unit = self.shapes[group].unit;
             if unit as usize > most {
                 continue;
             }
             if let Some(first) = self.find_unit(group, unit) {
                 // Round robin over the groups, so that all disks share the load.
-                self.turn = (group + 1) % self.shapes.len();
+                self.next_group = (group + 1) % self.shapes.len();
                 let places: Allocation = (0..unit).map(|step| GranuleAddress(first.0 + u64::from(step))).collect();
                 assert!(places.iter().all(|&place| self.take_one(place)), "the unit was found free");
                 return places;
@@ -273,7 +273,7 @@ impl Granules {
 
     fn first_free(&mut self) -> Option<GranuleAddress> {
         let groups = self.shapes.len();
-        (0..groups).map(|step| (self.turn + step) % groups).find_map(|group| {
+        (0..groups).map(|step| (self.next_group + step) % groups).find_map(|group| {
             let numbers = (group as u32) << 24..(group as u32 + 1) << 24;
             let from = self.cursors[group][1];
             let mut known = self.loaded.range(from..numbers.end).chain(self.loaded.range(numbers.start..from));
@@ -318,13 +318,13 @@ impl Granules {
     }
 
     /// Records that the map now refers to the place.
-    pub(crate) fn used(&mut self, place: GranuleAddress) {
+    pub(crate) fn mark_mapped(&mut self, place: GranuleAddress) {
         assert!(self.held.remove(&place), "a place is held until the map has it");
     }
 
     /// Holds a place that the map no longer refers to, while readers may. False where it is held already:
     /// another version had the same place.
-    pub(crate) fn hold(&mut self, place: GranuleAddress) -> bool {
+    pub(crate) fn hold_freed(&mut self, place: GranuleAddress) -> bool {
         self.held.insert(place)
     }
 
@@ -348,7 +348,7 @@ impl Granules {
     }
 
     /// Slabs in which all granules are free.
-    pub(crate) fn wholly_free(&self) -> Vec<u32> {
+    pub(crate) fn empty_slabs(&self) -> Vec<u32> {
         let free = self.loaded.iter().filter(|(slab, loaded)| loaded.free == self.granules(**slab));
         free.map(|(&slab, _)| slab).collect()
     }
@@ -393,9 +393,9 @@ mod tests {
         known.load(0, &[(0, u64::MAX << 18), (7, 3)]);
         let places: Vec<GranuleAddress> = std::iter::from_fn(|| known.take(1, 0, 0).first().copied()).collect();
         assert_eq!((places.len(), places.iter().map(|place| place.index()).max()), (18, Some(17)));
-        places.iter().for_each(|&place| known.used(place));
-        assert!(known.hold(places[3]) && !known.hold(places[3]), "it is in two versions");
-        known.forget(0);
+        places.iter().for_each(|&place| known.mark_mapped(place));
+        assert!(known.hold_freed(places[3]) && !known.hold_freed(places[3]), "it is in two versions");
+        known.mark_unknown(0);
         known.load(0, &[]);
         known.release(places[5]);
         assert_eq!(std::iter::from_fn(|| known.take(1, 0, 0).first().copied()).count(), 19, "it was free already");
@@ -428,12 +428,12 @@ mod tests {
                 if back && !out.is_empty() {
                     let place = *out.iter().nth(which.index(out.len())).unwrap();
                     out.remove(&place);
-                    granules.hold(place);
+                    granules.hold_freed(place);
                     granules.release(place);
                 } else {
                     for place in granules.take(want, 0, which.index(1000) as u32) {
                         prop_assert!(out.insert(place), "{place:?} is given twice");
-                        granules.used(place);
+                        granules.mark_mapped(place);
                     }
                 }
                 while let Some(slab) = granules.unknown() {
@@ -444,7 +444,7 @@ mod tests {
             }
             let rest = granules.take(1000, 0, 0).len();
             prop_assert_eq!(rest as u64 + out.len() as u64, total);
-            prop_assert!(granules.wholly_free().is_empty());
+            prop_assert!(granules.empty_slabs().is_empty());
         }
     }
 }

@@ -4,7 +4,7 @@
 use crate::layout::BLOCK_BYTES;
 use crate::maplog::{COUNT_MAX, LIFE_MAX, LogIdentity};
 use crate::tree::Root;
-use block::sealed::Format;
+use block::frame::Format;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 

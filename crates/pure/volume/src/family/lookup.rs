@@ -18,11 +18,11 @@ pub(crate) struct VisibleVersion {
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     /// Returns the entry with the largest key from `from` to `to`.
     pub(crate) async fn last_entry(&self, from: Key, to: Key) -> Result<Option<(Key, u64)>, MapError> {
-        let _looking = self.space.eras.look();
+        let _looking = self.space.eras.enter();
         let mut to = to;
         loop {
             // Both are read at one instant, because a checkpoint moves changes from the layers into the tree.
-            let (changed, root) = (self.layers.borrow().last(from..=to), self.root.get());
+            let (changed, root) = (self.overlay.borrow().last(from..=to), self.root.get());
             if let Some((key, Change::Put(value))) = changed
                 && key == to
             {
@@ -43,7 +43,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
 
     /// Returns some entries from `from` on and before `end`, in order, and the key at which to continue.
     pub(crate) async fn entries(&self, from: Key, end: Key) -> Result<(Vec<(Key, u64)>, Option<Key>), MapError> {
-        let _looking = self.space.eras.look();
+        let _looking = self.space.eras.enter();
         loop {
             let root = self.root.get();
             let leaf = leaf_at(&self.meta, root, from).await?;
@@ -51,12 +51,14 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
                 // A checkpoint moved changes into a new tree while the leaf was read; the old leaf lacks them.
                 continue;
             }
-            let Some((leaf, next)) = leaf else { return Ok((self.layers.borrow().over(Vec::new(), from, end), None)) };
+            let Some((leaf, next)) = leaf else {
+                return Ok((self.overlay.borrow().apply_to(Vec::new(), from, end), None));
+            };
             let next = next.filter(|next| *next < end);
             // One leaf at a time, so that a long range needs little memory.
             let until = next.unwrap_or(end);
             let stored = leaf.iter().filter(|(key, _)| (from..until).contains(key)).collect();
-            return Ok((self.layers.borrow().over(stored, from, until), next));
+            return Ok((self.overlay.borrow().apply_to(stored, from, until), next));
         }
     }
 
@@ -69,7 +71,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     ) -> Result<Option<(u64, GranuleAddress)>, MapError> {
         let mut viewer = viewer;
         loop {
-            let (floor, next) = branch.step(viewer);
+            let (floor, next) = branch.lookup_step(viewer);
             let key = |epoch| Key::version(branch.number, granule, epoch);
             let newest = self.last_entry(key(0), key(viewer)).await?;
             match (newest, next) {
@@ -85,7 +87,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     }
 
     /// Locates the data of a granule for `viewer`, following clones to their origins; none for a hole.
-    pub(crate) async fn seen(
+    pub(crate) async fn visible_version(
         &self,
         branch: &Rc<Branch>,
         granule: u32,

@@ -12,11 +12,11 @@ use super::error::MapError;
 use super::head::{Head, REGIONS_MAX};
 use super::page_cache::PageCache;
 use super::page_space::{PageSpace, REGION_PAGES, bits_place};
+use crate::bug_injection::{self, InjectedBug};
 use crate::catalog::{MapShape, SlabRun};
 use crate::layout::BLOCK_BYTES;
 use crate::maplog::LogIdentity;
 use crate::pool::Shared;
-use crate::sabotage::{self, Sabotage};
 use crate::tree::{Damage, Key, Page, PageIdentity, Pages, parse_page};
 use block::{BlockDevice, Buf, Stable, Written};
 use futures_util::future::join_all;
@@ -40,21 +40,21 @@ pub(crate) struct Meta<D, G> {
     cache: Rc<PageCache>,
     slabs: RefCell<Vec<MetaSlabs>>,
     pub(crate) space: RefCell<PageSpace>,
-    checkpoint: RefCell<Writing>,
+    checkpoint: RefCell<CheckpointPages>,
     generation: Cell<u64>,
     /// Log blocks before this index were written or zeroed by this family.
-    blank: Cell<u64>,
+    prepared: Cell<u64>,
 }
 
 /// Page changes of the checkpoint in progress.
 #[derive(Default)]
-struct Writing {
+struct CheckpointPages {
     /// Pages not written yet.
     waiting: BTreeMap<u64, Page>,
     /// Pages created by this checkpoint.
-    made: BTreeSet<u64>,
+    created: BTreeSet<u64>,
     /// Pages that the new tree no longer contains.
-    given_up: Vec<u64>,
+    released: Vec<u64>,
 }
 
 impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
@@ -76,7 +76,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
             space: RefCell::new(PageSpace::new(log_blocks)),
             checkpoint: RefCell::default(),
             generation: Cell::new(0),
-            blank: Cell::new(0),
+            prepared: Cell::new(0),
         }
     }
 
@@ -149,7 +149,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
     pub(crate) fn begin(&self, generation: u64) -> PageSpace {
         assert!(generation >= self.generation.get(), "checkpoints are numbered upwards");
         self.generation.set(generation);
-        *self.checkpoint.borrow_mut() = Writing::default();
+        *self.checkpoint.borrow_mut() = CheckpointPages::default();
         self.space.borrow().clone()
     }
 
@@ -157,7 +157,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
     pub(crate) fn undo(&self, before: PageSpace) {
         let writing = std::mem::take(&mut *self.checkpoint.borrow_mut());
         // Later checkpoints reuse these numbers for other pages.
-        writing.made.iter().for_each(|page| self.cache.forget(self.cache_prefix | page));
+        writing.created.iter().for_each(|page| self.cache.forget(self.cache_prefix | page));
         let mut space = self.space.borrow_mut();
         // Slabs may have been added meanwhile.
         let pages = space.pages();
@@ -170,7 +170,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
     pub(crate) async fn finish(&self, head: &mut Head) -> Result<(), MapError> {
         self.write_out().await?;
         // Pages of the old tree become free only in the bitmaps of the new head.
-        let given_up = std::mem::take(&mut self.checkpoint.borrow_mut().given_up);
+        let given_up = std::mem::take(&mut self.checkpoint.borrow_mut().released);
         let changed = {
             let mut space = self.space.borrow_mut();
             for page in given_up {
@@ -258,7 +258,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Pages for Meta<D, G> {
         self.cache.insert(self.cache_prefix | number, page.clone());
         let full = {
             let mut checkpoint = self.checkpoint.borrow_mut();
-            assert!(checkpoint.made.insert(number), "a checkpoint makes a page once");
+            assert!(checkpoint.created.insert(number), "a checkpoint makes a page once");
             checkpoint.waiting.insert(number, page);
             checkpoint.waiting.len() >= WAITING_MAX
         };
@@ -268,16 +268,16 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Pages for Meta<D, G> {
         Ok(number)
     }
 
-    fn give_up(&self, number: u64) {
+    fn release(&self, number: u64) {
         let mut checkpoint = self.checkpoint.borrow_mut();
         // A page of this checkpoint is in no stable tree and is free at once; other pages belong to the tree
         // that still counts.
-        if checkpoint.made.remove(&number) || sabotage::is(Sabotage::ReusePagesEarly) {
+        if checkpoint.created.remove(&number) || bug_injection::is_injected(InjectedBug::ReusePagesEarly) {
             checkpoint.waiting.remove(&number);
             self.cache.forget(self.cache_prefix | number);
             self.space.borrow_mut().release(number);
         } else {
-            checkpoint.given_up.push(number);
+            checkpoint.released.push(number);
         }
     }
 }

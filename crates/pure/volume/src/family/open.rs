@@ -7,7 +7,7 @@ use super::meta::Meta;
 use super::space::Space;
 use super::{Family, Log, MapError, PageCache, Tuning};
 use crate::catalog::FamilyRecord;
-use crate::crypt::Cover;
+use crate::crypt::Encryption;
 use crate::error::PoolError;
 use crate::layout::BLOCK_BYTES;
 use crate::maplog::{LogIdentity, replay};
@@ -61,7 +61,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         family.read_counters().await?;
         family.read_progress().await?;
         // After the counters of the tree, which the records then change.
-        found.records.iter().for_each(|record| family.take_in(record));
+        found.records.iter().for_each(|record| family.apply_record(record));
         Ok(family)
     }
 
@@ -90,7 +90,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         record.meta.iter().for_each(|&run| meta.extend(run));
         let granule_blocks = record.granule_bytes / BLOCK_BYTES;
         // Locked until the pool key unwraps the data key.
-        let cover = if record.key.is_some() { Cover::Locked } else { Cover::Plain };
+        let cover = if record.key.is_some() { Encryption::Locked } else { Encryption::Plain };
         Self {
             branches: Branches::of(&record.branches),
             data: Data::new(shared.clone(), granule_blocks, cover),
@@ -105,15 +105,15 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             meta,
             head: RefCell::default(),
             formatted: Cell::new(record.formatted),
-            layers: RefCell::default(),
+            overlay: RefCell::default(),
             root: Cell::new(None),
             log: RefCell::default(),
             grown: Cell::new((0, 0)),
             allocated: Cell::new(0),
             counters: RefCell::default(),
             pages_era: Cell::new(None),
-            care: shard::RangeLocks::new(),
-            stopped: Cell::new(None),
+            maintenance_lock: shard::RangeLocks::new(),
+            failure: Cell::new(None),
             is_log_lost: Cell::new(false),
             is_head_doubtful: Cell::new(false),
         }
@@ -124,7 +124,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         for branch in self.branches() {
             let key = crate::tree::Key::progress(branch.number);
             if let Some((_, value)) = self.last_entry(key, key).await? {
-                branch.take_in_progress(value);
+                branch.set_gc_progress(value);
             }
         }
         Ok(())

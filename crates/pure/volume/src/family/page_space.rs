@@ -7,7 +7,7 @@
 use super::head::Region;
 use crate::maplog::LogIdentity;
 use crate::tree::Damage;
-use block::sealed::Format;
+use block::frame::Format;
 use block::{Buf, View};
 use std::collections::BTreeSet;
 use zerocopy::little_endian::{U32, U64};

@@ -2,8 +2,8 @@
 //! of space.
 
 use super::{Allocation, Branch, Family, MapError};
+use crate::bug_injection::{self, InjectedBug};
 use crate::layout::BLOCK_BYTES;
-use crate::sabotage::{self, Sabotage};
 use crate::tree::{GranuleAddress, Key, pages_max};
 use block::BlockDevice;
 use std::rc::Rc;
@@ -19,7 +19,7 @@ pub(crate) struct ReservedPlaces<D: BlockDevice + 'static, G: BlockDevice + 'sta
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> ReservedPlaces<D, G> {
     /// Returns the places; the caller puts them into the map without an await.
-    pub(crate) fn keep(mut self) -> Allocation {
+    pub(crate) fn into_places(mut self) -> Allocation {
         std::mem::take(&mut self.places)
     }
 }
@@ -53,7 +53,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             self.make_room_in_map(new as u64)?;
         }
         loop {
-            self.space.release_quarantine();
+            self.space.release_pending();
             assert!(taken.places.len() < want || want == 0, "a write takes as many places as it needs");
             let rest = (want - taken.places.len()) as u64;
             // A thick volume writes into its own reservation; others must leave it alone.
@@ -77,13 +77,13 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
                 continue;
             }
             // Places that were freed, but not committed or still visible to readers, are the last resort.
-            let freed = !self.log.borrow().freed.is_empty() || self.space.has_quarantined();
+            let freed = !self.log.borrow().freed.is_empty() || self.space.has_pending_free();
             if !freed || commits == COMMITS_MAX {
                 return Err(MapError::Full);
             }
             commits += 1;
             self.commit().await?;
-            self.space.quarantine_past().await;
+            self.space.wait_for_readers().await;
         }
     }
 
@@ -133,7 +133,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     ///
     /// *Errors*: `Full`; data slabs leased for it are returned to the pool.
     pub(crate) fn make_room(self: &Rc<Self>, entries: u64, places: u64) -> Result<(), MapError> {
-        self.shared.attempt(|| {
+        self.shared.without_space_events(|| {
             // Data first: the map never returns slabs, so it must not grow for a request that fails anyway.
             let made = self.reserve_data(places).and_then(|()| self.make_room_in_map(entries));
             // Leasing for the map may have reclaimed empty data slabs.
@@ -194,14 +194,15 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
 
     /// Returns empty slabs to the pool, except one and those that thick volumes may need; returns their number.
     pub(crate) fn return_empty_slabs(&self) -> Result<u64, MapError> {
-        self.space.release_quarantine();
+        self.space.release_pending();
         self.space.return_empty_slabs(self.needed_places())
     }
 
     /// True when the tree, and all pages that the next checkpoint may write beside it, fit on the metadata
     /// slabs, whatever is deleted, unmapped or copied until then.
     fn map_fits(&self, more: u64) -> bool {
-        sabotage::is(Sabotage::KeepNoReserve) || self.map_pages(more) <= self.meta.space.borrow().usable()
+        bug_injection::is_injected(InjectedBug::SkipMapReserve)
+            || self.map_pages(more) <= self.meta.space.borrow().usable()
     }
 
     /// Number of pages of the tree with `more` entries and of the pages that the next checkpoint may write
@@ -214,7 +215,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     /// The same for a family with `places` places on `slabs` slabs.
     fn map_pages_of(&self, more: u64, places: u64, slabs: u64) -> u64 {
         let fanout = self.tuning.fanout;
-        let wanting = self.branches.sum(|branch| branch.wanting(self.granule_blocks));
+        let wanting = self.branches.sum(|branch| branch.needed_entries(self.granule_blocks));
         // One bitmap entry for each 64 granules, and a partial one per slab.
         let words = places / 64 + slabs;
         let records = self.branches.sum(|branch| 4 + branch.snapshots.borrow().len() as u64);

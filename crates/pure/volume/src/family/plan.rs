@@ -1,6 +1,6 @@
 //! Requests and status types for thin volumes, snapshots and clones, as exchanged with callers of the pool.
 
-use crate::catalog::LOCKED_FOR_EVER;
+use crate::catalog::LOCKED_PERMANENTLY;
 use crate::crypt::NewKey;
 use block::Extent;
 use uuid::Uuid;
@@ -64,7 +64,7 @@ pub enum Lock {
     /// Locked until this time, in seconds since 1970.
     Until(u64),
     /// Locked permanently.
-    ForEver,
+    Permanent,
 }
 
 impl Lock {
@@ -72,7 +72,7 @@ impl Lock {
         match self {
             Self::Open => 0,
             Self::Until(time) => time,
-            Self::ForEver => LOCKED_FOR_EVER,
+            Self::Permanent => LOCKED_PERMANENTLY,
         }
     }
 
@@ -80,7 +80,7 @@ impl Lock {
         match until {
             // The stored form of a lock: 0 for none, all ones for permanent.
             0 => Self::Open,
-            LOCKED_FOR_EVER => Self::ForEver,
+            LOCKED_PERMANENTLY => Self::Permanent,
             time => Self::Until(time),
         }
     }
@@ -143,7 +143,7 @@ pub struct ThinStatus {
     /// UUID of the origin snapshot, if the volume is a clone.
     pub clone_of: Option<Uuid>,
     /// True while the volume is being deleted and its space freed.
-    pub is_dying: bool,
+    pub is_deleting: bool,
     /// True while the volume is the target of an unfinished copy.
     pub is_partial: bool,
     /// True while space that no snapshot or volume refers to is being freed.
@@ -258,7 +258,7 @@ pub struct MaintenanceResult {
 
 /// Progress of freeing unreferenced space of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cleaning {
+pub struct GcProgress {
     /// UUID of the volume.
     pub volume: Uuid,
     /// Number of granules examined.

@@ -16,9 +16,9 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     /// Reads the blocks of `extent` as the epoch `viewer` sees them.
     pub(crate) async fn read(&self, branch: &Rc<Branch>, viewer: u64, extent: Extent) -> Result<Rope, MapError> {
         // Places that are freed meanwhile are not reused before this guard is dropped.
-        let _looking = self.space.eras.look();
+        let _looking = self.space.eras.enter();
         let parts = parts(extent, self.granule_blocks);
-        let seen = self.seen_by_parts(branch, viewer, &parts).await?;
+        let seen = self.visible_versions(branch, viewer, &parts).await?;
         let runs = self.data.runs(parts.iter().copied().zip(seen.iter().map(|seen| seen.map(|seen| seen.place))));
         // The common case: one contiguous run, without a join.
         if let [run] = runs[..] {
@@ -32,7 +32,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     }
 
     /// Looks up the granules of `parts` as `viewer` sees them.
-    pub(crate) async fn seen_by_parts(
+    pub(crate) async fn visible_versions(
         &self,
         branch: &Rc<Branch>,
         viewer: u64,
@@ -40,7 +40,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     ) -> Result<SmallVec<[Option<VisibleVersion>; 4]>, MapError> {
         let mut seen = SmallVec::new();
         for part in parts {
-            seen.push(self.seen(branch, part.granule, viewer).await?);
+            seen.push(self.visible_version(branch, part.granule, viewer).await?);
         }
         Ok(seen)
     }
@@ -99,7 +99,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         while granule < end && runs.len() <= runs_max {
             let (candidates, until) = self.candidates_in(branch, granule..end).await?;
             for candidate in candidates {
-                if self.seen(branch, candidate, viewer).await?.is_some() {
+                if self.visible_version(branch, candidate, viewer).await?.is_some() {
                     let candidate = u64::from(candidate);
                     add_run(&mut runs, granule..candidate, false, blocks, extent);
                     add_run(&mut runs, candidate..candidate + 1, true, blocks, extent);

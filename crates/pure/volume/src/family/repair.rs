@@ -1,6 +1,6 @@
 //! Repair of findings that the map itself can resolve: allocation bitmaps and counters.
 
-use super::check::{Checked, ConsistencyCheck};
+use super::check::{CheckResult, ConsistencyCheck};
 use super::{Family, MapError};
 use crate::tree::Damage;
 use block::BlockDevice;
@@ -10,11 +10,11 @@ use std::rc::Rc;
 /// Repair of a family from the result of a check.
 pub(crate) struct Repair<'a, D: BlockDevice + 'static, G: BlockDevice + 'static> {
     family: &'a Rc<Family<D, G>>,
-    checked: &'a Checked,
+    checked: &'a CheckResult,
 }
 
 impl<'a, D: BlockDevice + 'static, G: BlockDevice + 'static> Repair<'a, D, G> {
-    pub(crate) fn of(family: &'a Rc<Family<D, G>>, checked: &'a Checked) -> Self {
+    pub(crate) fn of(family: &'a Rc<Family<D, G>>, checked: &'a CheckResult) -> Self {
         Self { family, checked }
     }
 
@@ -27,14 +27,14 @@ impl<'a, D: BlockDevice + 'static, G: BlockDevice + 'static> Repair<'a, D, G> {
         repair_pages(family, &checked.seen);
         family.allocated.set(checked.granules);
         for branch in family.branches() {
-            branch.fresh.set(checked.fresh.get(&branch.number).copied().unwrap_or(0));
+            branch.own_versions.set(checked.own_versions.get(&branch.number).copied().unwrap_or(0));
             branch.mapped.set(family.count_mapped(&branch).await?);
         }
         // Bitmaps, counters and free pages become durable together.
         family.checkpoint().await?;
         // Loaded slabs are dropped, so that their free granules are read from the repaired map.
         let slabs: Vec<u32> = family.space.granules.borrow().slabs().collect();
-        slabs.into_iter().for_each(|slab| family.space.granules.borrow_mut().forget(slab));
+        slabs.into_iter().for_each(|slab| family.space.granules.borrow_mut().mark_unknown(slab));
         Ok(())
     }
 
@@ -49,7 +49,7 @@ impl<'a, D: BlockDevice + 'static, G: BlockDevice + 'static> Repair<'a, D, G> {
                 let bits = |map: &BTreeMap<u32, u64>| map.get(&word).copied().unwrap_or(0);
                 let (used, taken) = (bits(&used), bits(&taken));
                 if used != taken {
-                    self.family.layers.borrow_mut().mark(slab, word, used & !taken, taken & !used);
+                    self.family.overlay.borrow_mut().mark(slab, word, used & !taken, taken & !used);
                 }
             }
         }
@@ -92,7 +92,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     /// Marks a used granule as free, a free granule and a free page as allocated, and miscounts.
     pub(crate) fn spoil(&self) {
         let slab = self.space.granules.borrow().slabs().next().expect("something was written");
-        self.layers.borrow_mut().mark(slab, 0, 1 << 15, 1);
+        self.overlay.borrow_mut().mark(slab, 0, 1 << 15, 1);
         let page = self.meta.space.borrow_mut().allocate();
         assert!(page.is_some());
         self.allocated.set(self.allocated.get() + 3);

@@ -1,14 +1,14 @@
 //! Space of a family: leases slabs from the pool and returns them, and delays the reuse of freed places.
 
 use super::MapError;
-use super::eras::EpochReclaim;
+use super::epoch_reclaim::EpochReclaim;
 use super::granules::{Granules, Shape};
 use super::meta::Meta;
+use crate::bug_injection::{self, InjectedBug};
 use crate::catalog::{Catalog, FamilyRecord, META_RUNS_MAX, MapShape, RUN_BYTES, SlabRun};
 use crate::error::PoolError;
 use crate::layout::BODY_BYTES_MAX;
 use crate::pool::{Families, Shared};
-use crate::sabotage::{self, Sabotage};
 use crate::space::SpaceMap;
 use crate::store::Change;
 use crate::tree::GranuleAddress;
@@ -32,11 +32,11 @@ pub(crate) struct Space<D, G> {
     id: Uuid,
     pub(crate) granules: RefCell<Granules>,
     /// Freed places by era, reused once the era is past.
-    quarantine: RefCell<VecDeque<(u64, Vec<GranuleAddress>)>>,
+    pending_free: RefCell<VecDeque<(u64, Vec<GranuleAddress>)>>,
     /// Eras of active readers.
     pub(crate) eras: EpochReclaim,
     /// Catalog change that must be committed before any newer change of the map.
-    needs: Cell<Option<Change>>,
+    required_commit: Cell<Option<Change>>,
 }
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Space<D, G> {
@@ -57,20 +57,20 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Space<D, G> {
             families,
             id: record.id,
             granules: RefCell::new(granules),
-            quarantine: RefCell::default(),
+            pending_free: RefCell::default(),
             eras: EpochReclaim::default(),
-            needs: Cell::new(None),
+            required_commit: Cell::new(None),
         }
     }
 
     /// Records that `change` of the catalog must be committed before any newer change of the map.
-    pub(super) fn need(&self, change: Change) {
-        self.needs.set(self.needs.get().max(Some(change)));
+    pub(super) fn require_commit(&self, change: Change) {
+        self.required_commit.set(self.required_commit.get().max(Some(change)));
     }
 
     /// Catalog change that must be committed before any newer change of the map.
-    pub(super) fn needs(&self) -> Option<Change> {
-        self.needs.get()
+    pub(super) fn required_commit(&self) -> Option<Change> {
+        self.required_commit.get()
     }
 
     /// Number of places missing for `places` that versions use or may need.
@@ -87,30 +87,30 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Space<D, G> {
 
     /// Delays the reuse of `freed` until all active readers have finished; later readers do not find the places
     /// in the map.
-    pub(super) fn quarantine(&self, freed: Vec<GranuleAddress>) {
-        let (era, mut quarantine) = (self.eras.turn(), self.quarantine.borrow_mut());
+    pub(super) fn defer_free(&self, freed: Vec<GranuleAddress>) {
+        let (era, mut quarantine) = (self.eras.advance_era(), self.pending_free.borrow_mut());
         assert!(quarantine.back().is_none_or(|(last, _)| *last < era), "what is freed later is free later");
         quarantine.push_back((era, freed));
     }
 
-    pub(super) fn has_quarantined(&self) -> bool {
-        !self.quarantine.borrow().is_empty()
+    pub(super) fn has_pending_free(&self) -> bool {
+        !self.pending_free.borrow().is_empty()
     }
 
     /// Releases places whose era is past.
-    pub(super) fn release_quarantine(&self) {
-        let mut quarantine = self.quarantine.borrow_mut();
-        while let Some((_, places)) = quarantine.pop_front_if(|(era, _)| self.eras.is_past(*era)) {
+    pub(super) fn release_pending(&self) {
+        let mut quarantine = self.pending_free.borrow_mut();
+        while let Some((_, places)) = quarantine.pop_front_if(|(era, _)| self.eras.is_drained(*era)) {
             let mut granules = self.granules.borrow_mut();
             places.into_iter().for_each(|place: GranuleAddress| granules.release(place));
         }
     }
 
     /// Waits until all readers that could see freed and committed places have finished.
-    pub(super) async fn quarantine_past(&self) {
-        let newest = self.quarantine.borrow().back().map(|(era, _)| *era);
+    pub(super) async fn wait_for_readers(&self) {
+        let newest = self.pending_free.borrow().back().map(|(era, _)| *era);
         if let Some(era) = newest {
-            self.eras.past(era).await;
+            self.eras.drained(era).await;
         }
     }
 
@@ -119,15 +119,15 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Space<D, G> {
         // A growing family leases more at a time, so that commits of the catalog stay rare.
         let share = self.granules.borrow().slab_count() / LEASE_SHARE;
         let share = u32::try_from(share).unwrap_or(LEASE_MAX).clamp(1, LEASE_MAX);
-        if self.lease_data_once(granules, share)? {
+        if self.allocate_slabs_once(granules, share)? {
             return Ok(true);
         }
         // Other families may return unused slabs. This family is left out: it would only lease its own again.
         let given = self.families.upgrade().is_some_and(|families| families.return_all_empty_slabs(Some(self.id)) > 0);
-        Ok(given && self.lease_data_once(granules, 1)?)
+        Ok(given && self.allocate_slabs_once(granules, 1)?)
     }
 
-    fn lease_data_once(&self, granules: u64, share: u32) -> Result<bool, MapError> {
+    fn allocate_slabs_once(&self, granules: u64, share: u32) -> Result<bool, MapError> {
         let leased = self.shared.store.change(|catalog| {
             let mut space = SpaceMap::of(catalog);
             let slabs: Vec<u32> = space.free_slabs().collect();
@@ -165,7 +165,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Space<D, G> {
             Err(_) => return Ok(false),
         };
         // The lease is used at once in memory; the map log waits for this commit of the catalog.
-        self.need(change);
+        self.require_commit(change);
         let mut own = self.granules.borrow_mut();
         for run in &runs {
             assert!(!own.has(GranuleAddress::slab_number(run.group, run.first)), "a slab is leased once");
@@ -173,7 +173,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Space<D, G> {
                 .for_each(|slab| own.add(GranuleAddress::slab_number(run.group, slab), true));
         }
         drop(own);
-        self.shared.look_at_space();
+        self.shared.check_space_thresholds();
         Ok(!runs.is_empty())
     }
 
@@ -209,9 +209,9 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Space<D, G> {
         });
         match leased {
             Ok((run, change)) => {
-                self.need(change);
+                self.require_commit(change);
                 meta.extend(run);
-                self.shared.look_at_space();
+                self.shared.check_space_thresholds();
                 Ok(true)
             }
             Err(PoolError::CatalogLost) => Err(MapError::CatalogLost),
@@ -221,7 +221,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Space<D, G> {
 
     /// Returns empty slabs to the pool, except one and those for the `needed` places; returns their number.
     pub(super) fn return_empty_slabs(&self, needed: u64) -> Result<u64, MapError> {
-        self.release_quarantine();
+        self.release_pending();
         let candidates = self.candidates(needed);
         if candidates.is_empty() {
             return Ok(0);
@@ -239,11 +239,11 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Space<D, G> {
         match given {
             Ok(((), change)) => {
                 // Later commits of the map wait for this change of the catalog.
-                self.need(change);
+                self.require_commit(change);
                 let mut own = self.granules.borrow_mut();
                 candidates.iter().for_each(|&slab| own.remove(slab));
                 drop(own);
-                self.shared.look_at_space();
+                self.shared.check_space_thresholds();
                 Ok(candidates.len() as u64)
             }
             Err(PoolError::CatalogLost) => Err(MapError::CatalogLost),
@@ -253,7 +253,11 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Space<D, G> {
 
     fn candidates(&self, needed: u64) -> Vec<u32> {
         let own = self.granules.borrow();
-        let mut free = if sabotage::is(Sabotage::GiveBackTaken) { own.slabs().collect() } else { own.wholly_free() };
+        let mut free = if bug_injection::is_injected(InjectedBug::ReturnUsedSlabs) {
+            own.slabs().collect()
+        } else {
+            own.empty_slabs()
+        };
         let needed = needed + own.held();
         let mut left = own.total();
         // Slabs are returned only as far as the reservation of thick volumes still fits in the rest.

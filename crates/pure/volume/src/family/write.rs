@@ -4,8 +4,8 @@
 use super::data::{Step, Steps};
 use super::parts::{Parts, parts};
 use super::{Branch, Family, MapError};
+use crate::bug_injection::{self, InjectedBug};
 use crate::maplog::Record;
-use crate::sabotage::{self, Sabotage};
 use crate::tree::{GranuleAddress, Key};
 use block::{BlockDevice, Extent, View};
 use std::ops::Range;
@@ -16,15 +16,15 @@ const ATOMIC_BLOCKS_MAX: u64 = 256;
 
 /// Actions of one write, decided under its locks.
 #[derive(Default)]
-struct Plan {
+struct WritePlan {
     /// Granules overwritten in place.
-    stay: Steps,
+    in_place: Steps,
     /// Granules written to new places.
-    go: Steps,
+    relocate: Steps,
     /// Granules that become holes.
-    punch: Steps,
+    unmap: Steps,
     /// True when all changes must survive a crash together.
-    whole: bool,
+    atomic: bool,
 }
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
@@ -89,7 +89,11 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         let _held = branch.locks.exclusive(granules(&parts)).await;
         let steps = self.steps(branch, &parts).await?;
         let go = steps.into_iter().filter(|step| step.seen.is_some() || !is_zero(branch, step, &data)).collect();
-        let plan = Plan { go, whole: !sabotage::is(Sabotage::SplitAtomic), ..Plan::default() };
+        let plan = WritePlan {
+            relocate: go,
+            atomic: !bug_injection::is_injected(InjectedBug::SplitAtomic),
+            ..WritePlan::default()
+        };
         self.execute(branch, plan, &data).await
     }
 
@@ -103,7 +107,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     /// Admits a change of the map; first makes room with a checkpoint or commit where too many changes are
     /// pending.
     pub(crate) async fn admit_change(self: &Rc<Self>) -> Result<(), MapError> {
-        if self.stopped().is_some() {
+        if self.failure().is_some() {
             return Err(MapError::Stopped);
         }
         if self.is_checkpoint_overdue() {
@@ -116,7 +120,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     }
 
     async fn steps(&self, branch: &Rc<Branch>, parts: &Parts) -> Result<Steps, MapError> {
-        let seen = self.seen_by_parts(branch, branch.epoch.get(), parts).await?;
+        let seen = self.visible_versions(branch, branch.epoch.get(), parts).await?;
         Ok(parts.iter().zip(seen).map(|(&part, seen)| Step { part, seen }).collect())
     }
 
@@ -128,18 +132,18 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
 
     /// Decides the action for each granule; whole stripes move to new places where the group prefers that and
     /// `moves` is set.
-    fn plan(&self, branch: &Branch, steps: &Steps, data: &View, moves: bool) -> Plan {
+    fn plan(&self, branch: &Branch, steps: &Steps, data: &View, moves: bool) -> WritePlan {
         let whole = |step: &Step| step.part.is_whole(self.granule_blocks);
         let moving = moves && self.prefers_relocation(branch, steps);
-        let mut plan = Plan::default();
+        let mut plan = WritePlan::default();
         for &step in steps {
             let zero = is_zero(branch, &step, data);
             match step.seen {
                 // Zeros that are written to a hole leave it a hole.
                 None if zero => {}
-                Some(_) if zero && whole(&step) => plan.punch.push(step),
-                Some(_) if is_own(branch, &step) && !(moving && whole(&step)) => plan.stay.push(step),
-                _ => plan.go.push(step),
+                Some(_) if zero && whole(&step) => plan.unmap.push(step),
+                Some(_) if is_own(branch, &step) && !(moving && whole(&step)) => plan.in_place.push(step),
+                _ => plan.relocate.push(step),
             }
         }
         plan
@@ -151,44 +155,44 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         let own = |step: &&Step| step.part.is_whole(self.granule_blocks) && is_own(branch, step);
         let mut own = steps.iter().filter(own);
         let Some(seen) = own.next().and_then(|step| step.seen) else { return false };
-        let prefers = self.shared.gate(seen.place.group()).device().geometry().prefers_fresh;
+        let prefers = self.shared.gate(seen.place.group()).device().geometry().prefers_unlogged;
         let unit = self.space.granules.borrow().unit(seen.place.group()) as usize;
         // The first such granule was taken off the iterator above, hence + 1.
         prefers && own.count() + 1 >= unit && self.space.granules.borrow_mut().has_unit()
     }
 
-    async fn execute(self: &Rc<Self>, branch: &Rc<Branch>, plan: Plan, data: &View) -> Result<(), MapError> {
-        if plan.go.is_empty() {
-            self.data.write_in_place(&plan.stay, data).await?;
-            return self.punch_steps(branch, &plan.punch).await;
+    async fn execute(self: &Rc<Self>, branch: &Rc<Branch>, plan: WritePlan, data: &View) -> Result<(), MapError> {
+        if plan.relocate.is_empty() {
+            self.data.write_in_place(&plan.in_place, data).await?;
+            return self.unmap_steps(branch, &plan.unmap).await;
         }
-        let first = plan.go[0].part.granule;
-        let holes = plan.go.iter().filter(|step| step.seen.is_none()).count();
-        let taken = self.allocate_places(branch, first, plan.go.len(), holes).await?;
+        let first = plan.relocate[0].part.granule;
+        let holes = plan.relocate.iter().filter(|step| step.seen.is_none()).count();
+        let taken = self.allocate_places(branch, first, plan.relocate.len(), holes).await?;
         let (stay, go) = futures_util::future::join(
-            self.data.write_in_place(&plan.stay, data),
-            self.data.write_to(&plan.go, &taken.places, data),
+            self.data.write_in_place(&plan.in_place, data),
+            self.data.write_to(&plan.relocate, &taken.places, data),
         )
         .await;
         stay.and(go)?;
         let first = self.log.borrow().serial;
         // No await from here on: all changes of the write enter the map together or not at all.
-        for (step, place) in plan.go.iter().zip(taken.keep()) {
-            self.change(moved(branch, step, place));
+        for (step, place) in plan.relocate.iter().zip(taken.into_places()) {
+            self.change(relocation_record(branch, step, place));
         }
-        if plan.whole {
+        if plan.atomic {
             let mut log = self.log.borrow_mut();
             let serials = first..log.serial;
             let fits = serials.end - serials.start <= self.tuning.records_max as u64;
             assert!(fits, "one block of the log tells of an atomic write");
-            log.whole.push(serials);
+            log.atomic_ranges.push(serials);
         }
-        self.punch_steps(branch, &plan.punch).await
+        self.unmap_steps(branch, &plan.unmap).await
     }
 
-    async fn punch_steps(&self, branch: &Rc<Branch>, steps: &Steps) -> Result<(), MapError> {
+    async fn unmap_steps(&self, branch: &Rc<Branch>, steps: &Steps) -> Result<(), MapError> {
         for step in steps {
-            self.punch(branch, step.part.granule).await?;
+            self.unmap_granule(branch, step.part.granule).await?;
         }
         Ok(())
     }
@@ -206,7 +210,7 @@ fn is_zero(branch: &Branch, step: &Step, data: &View) -> bool {
 }
 
 /// Change record that puts a written place into the map.
-fn moved(branch: &Branch, step: &Step, place: GranuleAddress) -> Record {
+fn relocation_record(branch: &Branch, step: &Step, place: GranuleAddress) -> Record {
     let own = is_own(branch, step);
     let older = step.seen.filter(|seen| seen.branch == branch.number && !own);
     Record {

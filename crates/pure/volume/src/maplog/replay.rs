@@ -1,7 +1,7 @@
 //! Replay of a map log: finds its end and its records, from the blocks alone.
 
 use super::{LogBlock, LogSlot, Record};
-use crate::sabotage::{self, Sabotage};
+use crate::bug_injection::{self, InjectedBug};
 use crate::tree::Damage;
 
 /// Result of a replay.
@@ -38,12 +38,12 @@ pub(crate) fn replay(slots: &[LogSlot], from: u64, serial: u64, life: u32) -> Re
         };
         // An older life behind a newer one is the rest of a commit that was interrupted before an earlier
         // opening.
-        if block.life < life && !sabotage::is(Sabotage::BelieveOldLives) {
+        if block.life < life && !bug_injection::is_injected(InjectedBug::AcceptOldLives) {
             break;
         }
         life = block.life;
         found.sequence += 1;
-        found.take_in(block);
+        found.append_block(block);
     }
     let ahead = |block: &LogBlock| {
         block.sequence.checked_sub(u64::from(block.back)).is_some_and(|began| began > found.sequence)
@@ -58,7 +58,7 @@ pub(crate) fn replay(slots: &[LogSlot], from: u64, serial: u64, life: u32) -> Re
 
 /// Intact remains of a log with lost blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Remains {
+pub(crate) struct SalvagedLog {
     pub(crate) replay: Replay,
     /// Number of lost blocks.
     pub(crate) lost: u64,
@@ -68,7 +68,7 @@ pub(crate) struct Remains {
 
 /// Salvages a log: every intact block from `from` on counts whose life does not fall, whatever is lost between.
 /// The next sequence number is one that no damaged block can have.
-pub(crate) fn remains(slots: &[LogSlot], from: u64, serial: u64, life: u32) -> Remains {
+pub(crate) fn salvage_log(slots: &[LogSlot], from: u64, serial: u64, life: u32) -> SalvagedLog {
     let ring = slots.len() as u64;
     let mut blocks: Vec<&LogBlock> = slots.iter().filter_map(LogSlot::block).collect();
     let lives = blocks.iter().map(|block| block.life).max().unwrap_or(0).max(life);
@@ -76,7 +76,7 @@ pub(crate) fn remains(slots: &[LogSlot], from: u64, serial: u64, life: u32) -> R
     blocks.retain(|block| block.sequence >= from);
     blocks.sort_by_key(|block| block.sequence);
     let replay = Replay { sequence: from, serial, life, records: Vec::new() };
-    let mut found = Remains { replay, ..Remains::default() };
+    let mut found = SalvagedLog { replay, ..SalvagedLog::default() };
     for block in blocks {
         if block.life < found.replay.life {
             continue;
@@ -84,7 +84,7 @@ pub(crate) fn remains(slots: &[LogSlot], from: u64, serial: u64, life: u32) -> R
         // The gap in the sequence numbers is the number of lost blocks.
         found.lose(block.sequence - found.replay.sequence);
         (found.replay.life, found.replay.sequence) = (block.life, block.sequence + 1);
-        found.replay.take_in(block);
+        found.replay.append_block(block);
     }
     // Damaged blocks right behind the last intact one may have continued the log.
     let at = |sequence: u64| slots.get((sequence % ring) as usize);
@@ -95,7 +95,7 @@ pub(crate) fn remains(slots: &[LogSlot], from: u64, serial: u64, life: u32) -> R
     found
 }
 
-impl Remains {
+impl SalvagedLog {
     fn lose(&mut self, blocks: u64) {
         if self.lost == 0 {
             self.behind = self.replay.records.len();
@@ -106,11 +106,11 @@ impl Remains {
 
 impl Replay {
     /// Adds the records of a block that the checkpoint does not contain.
-    fn take_in(&mut self, block: &LogBlock) {
+    fn append_block(&mut self, block: &LogBlock) {
         for (record, number) in block.records.iter().zip(block.serial..) {
             // A change made before the checkpoint but committed after it is logged behind it, although the tree
             // contains it.
-            if number >= self.serial || sabotage::is(Sabotage::CountTwice) {
+            if number >= self.serial || bug_injection::is_injected(InjectedBug::CountTwice) {
                 self.records.push(*record);
                 self.serial = number + 1;
             }

@@ -1,7 +1,7 @@
 //! Claims of other pools on disks that an operator wants to overwrite: `--force` must not take a disk from a
 //! live node.
 
-use super::sight::{Mark, all_marks};
+use super::ownership_state::{Mark, all_marks};
 use block::BlockDevice;
 use cluster::{Claim, Node};
 use uuid::Uuid;
@@ -19,7 +19,7 @@ impl Claims {
         let marks = marks.into_iter().filter(|mark| Some(mark.pool) != own);
         let mut newest: Vec<Mark> = Vec::new();
         for mark in marks {
-            match newest.iter_mut().find(|known| known.is_beside(&mark)) {
+            match newest.iter_mut().find(|known| known.is_same_disk(&mark)) {
                 // Of several marks of one pool only the newest tells about its owner.
                 Some(known) if known.claim.age() < mark.claim.age() => *known = mark,
                 Some(_) => {}
@@ -55,7 +55,7 @@ impl Claims {
     #[must_use]
     pub fn moved_since(&self, earlier: &Self) -> Option<&Mark> {
         self.0.iter().filter(|mark| !mark.claim.released).find(|mark| {
-            let known = earlier.0.iter().find(|known| known.is_beside(mark));
+            let known = earlier.0.iter().find(|known| known.is_same_disk(mark));
             // A mark of a pool that was not there before counts as moved.
             mark.claim.moved_since(known.map(|known| &known.claim), None)
         })
@@ -64,7 +64,7 @@ impl Claims {
 
 impl Mark {
     /// True when both marks are of the same pool and disk.
-    fn is_beside(&self, other: &Self) -> bool {
+    fn is_same_disk(&self, other: &Self) -> bool {
         (self.pool, self.disk) == (other.pool, other.disk)
     }
 }

@@ -5,7 +5,7 @@ fn mark() -> Claim {
     Claim {
         node: id(1),
         name: "alpha".into(),
-        seat: id(2),
+        boot_instance: id(2),
         machine: Some(id(6)),
         epoch: 3,
         beat: 4,

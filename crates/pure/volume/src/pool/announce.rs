@@ -14,12 +14,12 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// the opening.
     #[must_use]
     pub fn must_announce_write(&self) -> bool {
-        self.shared.store.look(|catalog| catalog.must_announce())
+        self.shared.store.with_catalog(|catalog| catalog.must_announce())
     }
 
     /// Ends the opening phase of a pool whose opener announces writes: it may be written from now on.
-    pub fn serve(&self) {
-        self.shared.store.serve();
+    pub fn finish_opening(&self) {
+        self.shared.store.finish_opening();
     }
 
     /// Sets the callback that runs after the commit that announces writes, before the waiters of that commit
@@ -33,7 +33,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// *Durability*: when it returns; the write may start only then. *Errors*: `CatalogLost`.
     pub async fn announce_write(&self) -> Result<(), PoolError> {
         let store = &self.shared.store;
-        if store.look(|catalog| catalog.must_announce()) {
+        if store.with_catalog(|catalog| catalog.must_announce()) {
             let ((), change) = store.change(|_| Ok(()))?;
             store.note_member_failed();
             return store.committed(change).await;

@@ -14,7 +14,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// *Errors*: `CatalogLost`. A family that cannot be opened is a finding.
     pub async fn check(&self) -> Result<CheckReport, PoolError> {
         self.shared.store.committed(self.shared.store.latest()).await?;
-        let families: Vec<Uuid> = self.shared.store.look(|catalog| catalog.families.iter().map(|one| one.id).collect());
+        let families: Vec<Uuid> =
+            self.shared.store.with_catalog(|catalog| catalog.families.iter().map(|one| one.id).collect());
         let mut report = CheckReport::default();
         for family in families {
             self.check_family(family, &mut report).await;
@@ -29,9 +30,10 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// left, as the findings list it. *Durability*: when it returns. *Errors*: `GroupFails`, `MapDamaged`,
     /// `CatalogLost`.
     pub async fn repair(&self, accept_loss: bool) -> Result<CheckReport, PoolError> {
-        use crate::family::check::FindingKind::{Count, Leak, Lost, Unguarded};
+        use crate::family::check::FindingKind::{Count, Leak, Lost, UsedMarkedFree};
         let mut report = CheckReport::default();
-        let families: Vec<Uuid> = self.shared.store.look(|catalog| catalog.families.iter().map(|one| one.id).collect());
+        let families: Vec<Uuid> =
+            self.shared.store.with_catalog(|catalog| catalog.families.iter().map(|one| one.id).collect());
         for id in families {
             let before = report.findings.len();
             self.check_family(id, &mut report).await;
@@ -41,13 +43,13 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
                 continue;
             }
             // Any other finding makes the map an unreliable base for a repair.
-            let told = found.iter().all(|finding| matches!(finding.kind, Leak | Unguarded | Count));
+            let told = found.iter().all(|finding| matches!(finding.kind, Leak | UsedMarkedFree | Count));
             if !told || found.is_empty() {
                 continue;
             }
             let family = self.families.family(id).await?;
             let repaired = async {
-                let _held = family.settle().await?;
+                let _held = family.quiesce().await?;
                 let checked = ConsistencyCheck::run(&family).await?;
                 Repair::of(&family, &checked).run().await
             };
@@ -59,7 +61,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// Finding of a family that does not open because of its map, where remains of it can be salvaged.
     async fn lost(&self, id: Uuid, error: &PoolError) -> Option<Finding> {
         let PoolError::MapDamaged { what, .. } = error else { return None };
-        let losses = self.families.remains(id).await.ok()?.losses;
+        let losses = self.families.salvage(id).await.ok()?.losses;
         Some(Finding { family: id, kind: FindingKind::Lost, what: format!("{what}; {losses}") })
     }
 
@@ -75,7 +77,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             }
         };
         let checked = async {
-            let _held = family.settle().await?;
+            let _held = family.quiesce().await?;
             ConsistencyCheck::run(&family).await
         };
         match checked.await {

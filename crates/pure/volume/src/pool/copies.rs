@@ -13,7 +13,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     pub fn unfinished_copies(&self) -> BTreeMap<Uuid, CopyRecord> {
         self.shared
             .store
-            .look(|catalog| catalog.unfinished_copies().map(|(volume, copy)| (volume, copy.clone())).collect())
+            .with_catalog(|catalog| catalog.unfinished_copies().map(|(volume, copy)| (volume, copy.clone())).collect())
     }
 
     /// Stores the progress of the copy to `volume`, which may have started over: the next block is `next`,

@@ -98,7 +98,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         // All checks that need no I/O come first: nothing is written for an invalid plan.
         let catalog = draft(&plan, &groups)?;
         plan.admit_disks().await?;
-        let (now, created_by) = (plan.now, made_by_us(&plan.created_by));
+        let (now, created_by) = (plan.now, sanitize_created_by(&plan.created_by));
         let members = plan.groups.into_iter().flat_map(|group| group.members);
         let disks: Vec<(Uuid, Rc<D>)> = members.map(|disk| (disk.id, Rc::new(disk.device))).collect();
         // Generation 1 is the unfinished pool, generation 2 the live one.
@@ -316,6 +316,6 @@ pub(super) async fn admit_disk<D: BlockDevice>(disk: &NewDisk<D>) -> Result<(), 
 }
 
 /// Program name for a label: at most 31 bytes of text without control characters.
-pub(super) fn made_by_us(created_by: &str) -> String {
+pub(super) fn sanitize_created_by(created_by: &str) -> String {
     created_by.chars().filter(|letter| !letter.is_control()).take(31).collect()
 }

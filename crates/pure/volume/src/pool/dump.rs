@@ -14,7 +14,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     pub async fn dump(&self) -> Result<String, PoolError> {
         self.shared.store.committed(self.shared.store.latest()).await?;
         // A copy, because opening families below needs the store.
-        let catalog = self.shared.store.look(Clone::clone);
+        let catalog = self.shared.store.with_catalog(Clone::clone);
         let mut text = String::new();
         let mut line = |args: std::fmt::Arguments<'_>| writeln!(text, "{args}").expect("a string takes every line");
         let (generation, phase) = (self.shared.store.generation(), catalog.phase);

@@ -2,8 +2,8 @@
 
 use super::{Pool, Shared};
 use crate::error::PoolError;
-use crate::family::plan::{Cleaning, MaintenanceResult, MapRepair, SpaceEvent, Thresholds};
-use crate::family::{Family, MapError, PageCache, Remains, Tuning};
+use crate::family::plan::{GcProgress, MaintenanceResult, MapRepair, SpaceEvent, Thresholds};
+use crate::family::{Family, MapError, PageCache, Salvage, Tuning};
 use crate::thin::ThinVolume;
 use block::BlockDevice;
 use shard::Spawn;
@@ -46,7 +46,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Families<D, G> {
         if let Some(family) = self.opened(id) {
             return Ok(family);
         }
-        let record = self.shared.store.look(|catalog| catalog.family(id).cloned());
+        let record = self.shared.store.with_catalog(|catalog| catalog.family(id).cloned());
         let record = record.ok_or(PoolError::VolumeUnknown(id))?;
         self.opened.set(self.opened.get() + 1);
         let cache = (self.cache.clone(), self.opened.get());
@@ -62,25 +62,25 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Families<D, G> {
     }
 
     /// Examines a family with a damaged map: what is left and what continuing with it costs. Writes nothing.
-    pub(super) async fn remains(self: &Rc<Self>, id: Uuid) -> Result<Remains<D, G>, PoolError> {
-        let record = self.shared.store.look(|catalog| catalog.family(id).cloned());
+    pub(super) async fn salvage(self: &Rc<Self>, id: Uuid) -> Result<Salvage<D, G>, PoolError> {
+        let record = self.shared.store.with_catalog(|catalog| catalog.family(id).cloned());
         let record = record.ok_or(PoolError::VolumeUnknown(id))?;
         self.opened.set(self.opened.get() + 1);
         let cache = (self.cache.clone(), self.opened.get());
-        let opened = Remains::open(self.shared.clone(), Rc::downgrade(self), &record, cache, self.tuning.get()).await;
+        let opened = Salvage::open(self.shared.clone(), Rc::downgrade(self), &record, cache, self.tuning.get()).await;
         opened.map_err(|error| error.into_pool_error(id))
     }
 
     /// Continues the family with what is left of its map.
     pub(super) async fn accept_salvage(self: &Rc<Self>, id: Uuid) -> Result<(), PoolError> {
-        let family = self.remains(id).await?.keep().await.map_err(|error| error.into_pool_error(id))?;
+        let family = self.salvage(id).await?.accept().await.map_err(|error| error.into_pool_error(id))?;
         self.open.borrow_mut().insert(id, family);
         Ok(())
     }
 
     /// Opens a family that the catalog has just been given; nothing of it is on any disk.
     pub(super) fn begin(self: &Rc<Self>, id: Uuid) -> Option<Rc<Family<D, G>>> {
-        let record = self.shared.store.look(|catalog| catalog.family(id).cloned())?;
+        let record = self.shared.store.with_catalog(|catalog| catalog.family(id).cloned())?;
         self.opened.set(self.opened.get() + 1);
         let cache = (self.cache.clone(), self.opened.get());
         let family = Family::new(self.shared.clone(), Rc::downgrade(self), &record, cache, self.tuning.get());
@@ -133,7 +133,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// The caller repeats it at once while more work is due, and every few seconds otherwise. *Errors*:
     /// `GroupFails`, `MapDamaged`, `CatalogLost`; the pool continues, and the next call retries.
     pub async fn run_maintenance(&self) -> Result<MaintenanceResult, PoolError> {
-        let unclean: Vec<Uuid> = self.shared.store.look(|catalog| {
+        let unclean: Vec<Uuid> = self.shared.store.with_catalog(|catalog| {
             let families = catalog.families.iter();
             families.filter(|family| family.branches.iter().any(|one| one.cleaning > 0)).map(|one| one.id).collect()
         });
@@ -158,9 +158,9 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     }
 
     /// Waits until no commit and no checkpoint of a family is in progress.
-    pub async fn rest(&self) {
+    pub async fn drain(&self) {
         for family in self.families.all_open() {
-            family.rest().await;
+            family.drain().await;
         }
     }
 
@@ -172,13 +172,13 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
 
     /// Progress of the cleaning of each volume being cleaned.
     #[must_use]
-    pub fn cleanings(&self) -> Vec<Cleaning> {
+    pub fn gc_progress(&self) -> Vec<GcProgress> {
         let mut cleanings = Vec::new();
         for family in self.families.all_open() {
             for branch in family.branches().into_iter().filter(|branch| branch.cleaning.get() > 0) {
                 let total = branch.granules(family.granule_blocks);
                 let done = u64::from(branch.cleaned.get().1).min(total);
-                cleanings.push(Cleaning { volume: branch.id, done, total });
+                cleanings.push(GcProgress { volume: branch.id, done, total });
             }
         }
         cleanings
@@ -186,12 +186,12 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
 
     /// Registers the observer of space events; it is notified at once if a threshold is crossed now.
     pub fn on_space(&self, thresholds: Thresholds, hear: impl Fn(SpaceEvent) + 'static) {
-        self.shared.watch(thresholds, Rc::new(hear));
+        self.shared.observe_space(thresholds, Rc::new(hear));
     }
 
     /// Registers the observer of repaired map blocks, past and future.
     pub fn on_map_repair(&self, hear: impl Fn(MapRepair) + 'static) {
-        self.shared.watch_maps(Rc::new(hear));
+        self.shared.observe_map_repairs(Rc::new(hear));
     }
 
     /// Sets the memory budget of the cached map pages of all families, in bytes.
@@ -206,10 +206,10 @@ where
     G: BlockDevice + 'static,
 {
     // Excludes a check of the whole map while versions are removed.
-    let _turn = family.care.exclusive(0..1).await;
+    let _turn = family.maintenance_lock.exclusive(0..1).await;
     let mut tended = MaintenanceResult::default();
     for branch in family.branches() {
-        let cleaned = family.clean_step(&branch).await?;
+        let cleaned = family.gc_step(&branch).await?;
         tended.freed_granules += cleaned.freed;
         tended.more |= cleaned.more;
     }

@@ -10,21 +10,21 @@ use block::{BlockDevice, Stable, Written};
 use std::cell::Cell;
 
 /// Device of a group and its clean flag.
-pub(crate) struct Gate<G> {
+pub(crate) struct WriteGate<G> {
     device: G,
     /// Protected groups keep their own redo log: they are never marked dirty.
     protected: bool,
     clean: Cell<bool>,
     /// Number of writes in flight.
-    writing: Cell<u32>,
+    in_flight: Cell<u32>,
     /// Number of writes started since the pool was opened.
-    begun: Cell<u64>,
+    started: Cell<u64>,
 }
 
-impl<G> Gate<G> {
+impl<G> WriteGate<G> {
     pub(super) fn new(device: G, record: &GroupRecord) -> Self {
         let (protected, clean) = (record.protected, Cell::new(record.clean));
-        Self { device, protected, clean, writing: Cell::new(0), begun: Cell::new(0) }
+        Self { device, protected, clean, in_flight: Cell::new(0), started: Cell::new(0) }
     }
 
     pub(crate) fn device(&self) -> &G {
@@ -33,9 +33,9 @@ impl<G> Gate<G> {
 }
 
 /// Guard of one write in flight.
-pub(crate) struct Writing<'a>(&'a Cell<u32>);
+pub(crate) struct WriteGuard<'a>(&'a Cell<u32>);
 
-impl Drop for Writing<'_> {
+impl Drop for WriteGuard<'_> {
     fn drop(&mut self) {
         assert!(self.0.get() > 0, "a write to a group ends once");
         self.0.set(self.0.get() - 1);
@@ -44,12 +44,12 @@ impl Drop for Writing<'_> {
 
 impl<D: BlockDevice + 'static, G: BlockDevice> Shared<D, G> {
     /// Starts a write: the catalog records the group as dirty, and keeps it so while the returned guard lives.
-    pub(crate) async fn begin_write(&self, group: u16) -> Result<Writing<'_>, PoolError> {
+    pub(crate) async fn start_write(&self, group: u16) -> Result<WriteGuard<'_>, PoolError> {
         let gate = self.gate(group);
         // Counted before the await, so that `end_writes` cannot mark the group clean in between.
-        gate.writing.set(gate.writing.get() + 1);
-        gate.begun.set(gate.begun.get() + 1);
-        let writing = Writing(&gate.writing);
+        gate.in_flight.set(gate.in_flight.get() + 1);
+        gate.started.set(gate.started.get() + 1);
+        let writing = WriteGuard(&gate.in_flight);
         if gate.clean.get() && !gate.protected {
             let ((), change) = self.store.change(|catalog| {
                 catalog.groups[usize::from(group)].clean = false;
@@ -65,10 +65,10 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Shared<D, G> {
     }
 
     /// Flushes the group and records it as clean; false while a write is in flight.
-    pub(super) async fn end_writes(&self, group: u16) -> Result<bool, PoolError> {
+    pub(super) async fn mark_clean_if_idle(&self, group: u16) -> Result<bool, PoolError> {
         let gate = self.gate(group);
-        let begun = gate.begun.get();
-        if gate.writing.get() > 0 {
+        let begun = gate.started.get();
+        if gate.in_flight.get() > 0 {
             return Ok(false);
         }
         if gate.clean.get() && !gate.protected {
@@ -78,7 +78,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Shared<D, G> {
         let flushed = gate.device.flush(Written::attest()).await;
         let _: Stable = flushed.map_err(|error| PoolError::GroupFails { group, error })?;
         // A write that started during the flush is not covered by it.
-        if gate.begun.get() != begun {
+        if gate.started.get() != begun {
             return Ok(false);
         }
         if gate.protected {

@@ -2,7 +2,7 @@
 
 use super::create::draft_group;
 use super::thin::admit_emitted;
-use super::{Gate, GroupPlan, Pool, Shared};
+use super::{GroupPlan, Pool, Shared, WriteGate};
 use crate::catalog::{
     Catalog, CatalogError, GROUPS_MAX, GroupRecord, GroupRole, LogRecord, MEMBERS_MAX, MemberRecord, MemberState,
 };
@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 /// Parameters for labeling the disks of a new group.
 #[derive(Clone, Debug)]
-pub struct Labelling {
+pub struct LabelParams {
     /// Current time in seconds since 1970.
     pub now: u64,
     /// Program and version, for the labels.
@@ -30,8 +30,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// case with disks that the pool does not list and that can be added again. *Errors*: `Plan`, `Regrouping`,
     /// `BlockSize`, `DiskTooSmall`, `DiskKnown`, `DiskOfPool`, `DiskForeign`, `CatalogFull` before anything is
     /// written; `DiskFails`, `CatalogLost` after that.
-    pub async fn add_group(&self, plan: GroupPlan<D>, device: G, labelling: Labelling) -> Result<u16, PoolError> {
-        let slab_bytes = self.shared.store.look(|catalog| catalog.slab_bytes);
+    pub async fn add_group(&self, plan: GroupPlan<D>, device: G, labelling: LabelParams) -> Result<u16, PoolError> {
+        let slab_bytes = self.shared.store.with_catalog(|catalog| catalog.slab_bytes);
         let block_bytes = device.geometry().block_bytes;
         if block_bytes != BLOCK_BYTES {
             return Err(PoolError::BlockSize { block_bytes });
@@ -41,10 +41,10 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         let slabs = record.slabs;
         let members = self.members();
         let _held = members.begin_membership_change()?;
-        let place = members.join(plan, record, labelling).await?;
+        let place = members.add_group_disks(plan, record, labelling).await?;
         // The gate is set before the group has slabs, so that nothing is allocated on a group without one.
         self.shared.set_gate(place, device);
-        self.give_slabs(place, slabs).await?;
+        self.set_slab_count(place, slabs).await?;
         Ok(place)
     }
 
@@ -57,7 +57,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     pub async fn grow_group(&self, group: u16, member_blocks: Blocks) -> Result<u32, PoolError> {
         let gate = self.shared.gate_of(group).ok_or(PoolError::GroupUnknown(group))?;
         let blocks = gate.device().geometry().blocks;
-        let old = self.shared.store.look(|catalog| catalog.groups[usize::from(group)].slabs);
+        let old = self.shared.store.with_catalog(|catalog| catalog.groups[usize::from(group)].slabs);
         let slabs = self.admit_growth(group, member_blocks, blocks)?;
         let ((), change) = self.shared.store.change(|catalog| {
             catalog.groups[usize::from(group)].member_blocks = member_blocks;
@@ -65,7 +65,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         })?;
         // The size of the members is committed before slabs that need it.
         self.shared.store.committed(change).await?;
-        self.give_slabs(group, slabs).await?;
+        self.set_slab_count(group, slabs).await?;
         Ok(slabs - old)
     }
 
@@ -74,7 +74,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     ///
     /// *Errors*: `GroupUnknown`; `Plan` when it would shrink or exceed a limit.
     pub fn admit_growth(&self, group: u16, member_blocks: Blocks, blocks: Blocks) -> Result<u32, PoolError> {
-        self.shared.store.look(|catalog| {
+        self.shared.store.with_catalog(|catalog| {
             let data = |group: &&GroupRecord| group.role == GroupRole::Data;
             let record = catalog.groups.get(usize::from(group)).filter(data).ok_or(PoolError::GroupUnknown(group))?;
             let slabs = u32::try_from(blocks.0 / u64::from(record.slab_blocks));
@@ -91,7 +91,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// Completes additions of groups that a crash interrupted, and drops removed groups at the end of the list.
     pub(super) async fn finish_groups(&self) -> Result<(), PoolError> {
         let place = |at: usize| u16::try_from(at).expect("bounded by GROUPS_MAX");
-        let (unfinished, removed) = self.shared.store.look(|catalog| {
+        let (unfinished, removed) = self.shared.store.with_catalog(|catalog| {
             let groups = catalog.groups.iter().enumerate();
             let unfinished = groups.filter(|(_, group)| group.role == GroupRole::Data && group.slabs == 0);
             let unfinished: Vec<(u16, Blocks)> = unfinished.map(|(at, one)| (place(at), one.member_blocks)).collect();
@@ -113,7 +113,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         self.shared.store.committed(change).await
     }
 
-    async fn give_slabs(&self, group: u16, slabs: u32) -> Result<(), PoolError> {
+    async fn set_slab_count(&self, group: u16, slabs: u32) -> Result<(), PoolError> {
         // Open families learn of the group before the allocator can give them its slabs.
         self.families.all_open().iter().for_each(|family| family.follow_groups());
         let ((), change) = self.shared.store.change(|catalog| {
@@ -121,14 +121,14 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             record.slabs = record.slabs.max(slabs);
             Ok(())
         })?;
-        self.shared.look_at_space();
+        self.shared.check_space_thresholds();
         self.shared.store.committed(change).await
     }
 }
 
 impl<D: BlockDevice + 'static, G> Shared<D, G> {
     fn set_gate(&self, place: u16, device: G) {
-        let gate = self.store.look(|catalog| Gate::new(device, &catalog.groups[usize::from(place)]));
+        let gate = self.store.with_catalog(|catalog| WriteGate::new(device, &catalog.groups[usize::from(place)]));
         let set = self.gates[usize::from(place)].set(gate);
         assert!(set.is_ok(), "numbers of groups are not used twice while a pool is open");
     }

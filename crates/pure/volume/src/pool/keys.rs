@@ -1,11 +1,11 @@
 //! Keys of encrypted families: unwrapping, rewrapping and replacement (ADR 0012).
 
 use super::{Families, Pool, Shared};
+use crate::bug_injection::{self, InjectedBug};
 use crate::catalog::Catalog;
-use crate::crypt::{BlockCipher, Cover, DataKey, KeyError, KeyId, NewKey, PoolKey, WrappedKey};
+use crate::crypt::{BlockCipher, DataKey, Encryption, KeyError, KeyId, NewKey, PoolKey, WrappedKey};
 use crate::error::PoolError;
 use crate::family::Family;
-use crate::sabotage::{self, Sabotage};
 use block::BlockDevice;
 use std::rc::Rc;
 use uuid::Uuid;
@@ -31,13 +31,13 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Families<D, G> {
     ///
     /// *Errors*: `Key`, where it is encrypted and its key is not available.
     pub(super) fn unlock(&self, family: &Family<D, G>) -> Result<(), PoolError> {
-        if !matches!(family.data.cover(), Cover::Locked) {
+        if !matches!(family.data.encryption(), Encryption::Locked) {
             return Ok(());
         }
-        let wrapped = self.shared.store.look(|catalog| catalog.family(family.id)?.key.clone());
+        let wrapped = self.shared.store.with_catalog(|catalog| catalog.family(family.id)?.key.clone());
         let wrapped = wrapped.expect("only a family with a key is locked");
         let key = self.shared.open_key(family.id, &wrapped)?;
-        family.data.set_cover(Cover::Keyed(Rc::new(BlockCipher::new(&key))));
+        family.data.set_encryption(Encryption::Keyed(Rc::new(BlockCipher::new(&key))));
         Ok(())
     }
 }
@@ -94,10 +94,10 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             Ok(())
         })?;
         // A catalog that was longer before would leave its end, with the old key, behind the new one.
-        if !sabotage::is(Sabotage::KeepOldKey) {
-            self.shared.store.write_whole_slots();
+        if !bug_injection::is_injected(InjectedBug::KeepOldKey) {
+            self.shared.store.write_full_slots_next();
         }
-        family.data.set_cover(Cover::Keyed(Rc::new(BlockCipher::new(&key.key))));
+        family.data.set_encryption(Encryption::Keyed(Rc::new(BlockCipher::new(&key.key))));
         self.shared.store.committed(change).await
     }
 
@@ -110,7 +110,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
 
     /// Pool keys that wrap keys of the pool's volumes, each once.
     pub(crate) fn keys_wanted(&self) -> Vec<KeyId> {
-        let mut wanted: Vec<KeyId> = self.shared.store.look(|catalog| {
+        let mut wanted: Vec<KeyId> = self.shared.store.with_catalog(|catalog| {
             catalog.families.iter().filter_map(|family| family.key.as_ref()).map(|key| key.wrapped_with).collect()
         });
         wanted.sort_unstable();
@@ -126,7 +126,7 @@ fn admit_replacement(catalog: &Catalog, volume: Uuid) -> Result<(), PoolError> {
         return Err(PoolError::NotEncrypted);
     }
     // A volume that is being deleted is not read any more.
-    let others = family.branches.iter().filter(|other| other.id != branch.id && !other.dying).count();
+    let others = family.branches.iter().filter(|other| other.id != branch.id && !other.deleting).count();
     let snapshots: usize = family.branches.iter().map(|branch| branch.snapshots.len()).sum();
     if others + snapshots > 0 { Err(PoolError::KeyShared(others + snapshots)) } else { Ok(()) }
 }

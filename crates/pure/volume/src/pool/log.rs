@@ -4,8 +4,8 @@
 //! log*; the pool itself never reads or writes the log's group.
 
 use super::members::Members;
-use super::{GroupPlan, Labelling, Pool};
-use crate::assembly::{DiskState, FoundPool};
+use super::{GroupPlan, LabelParams, Pool};
+use crate::assembly::{AssembledPool, DiskState};
 use crate::catalog::{Catalog, GroupRecord, GroupRole, LogRecord, LogState, MemberRecord, MemberState};
 use crate::error::PoolError;
 use crate::layout::BLOCK_BYTES;
@@ -32,13 +32,13 @@ impl<D: BlockDevice + 'static> WriteLog<'_, D> {
     /// Index of the log group; none where the pool has no such group.
     #[must_use]
     pub fn group(&self) -> Option<u16> {
-        self.store.look(Catalog::log_group)
+        self.store.with_catalog(Catalog::log_group)
     }
 
     /// Log record in the catalog, limited to volumes that still exist.
     #[must_use]
     pub fn record(&self) -> Option<LogRecord> {
-        self.store.look(|catalog| {
+        self.store.with_catalog(|catalog| {
             let log = catalog.log.as_ref()?;
             Some(LogRecord { volumes: catalog.log_volumes(), ..log.clone() })
         })
@@ -65,7 +65,7 @@ impl<D: BlockDevice + 'static> WriteLog<'_, D> {
     ///
     /// *Durability*: when it returns, so nothing is in the log before. *Errors*: `LogUnknown` when that log is
     /// not the pool's or was abandoned; `VolumeUnknown`; `CatalogLost`.
-    pub async fn enter(&self, id: Uuid, volume: Uuid) -> Result<(), PoolError> {
+    pub async fn add_volume(&self, id: Uuid, volume: Uuid) -> Result<(), PoolError> {
         self.change(|catalog| {
             if catalog.volume(volume).is_none() && catalog.branch(volume).is_none() {
                 return Err(PoolError::VolumeUnknown(volume));
@@ -87,7 +87,7 @@ impl<D: BlockDevice + 'static> WriteLog<'_, D> {
     /// loss.
     ///
     /// *Durability*: when it returns. *Errors*: `CatalogLost`.
-    pub async fn leave(&self, volume: Uuid) -> Result<(), PoolError> {
+    pub async fn remove_volume(&self, volume: Uuid) -> Result<(), PoolError> {
         self.change(|catalog| {
             catalog.log.iter_mut().for_each(|log| log.volumes.retain(|known| *known != volume));
             Ok(())
@@ -131,7 +131,7 @@ impl<D: BlockDevice + 'static> WriteLog<'_, D> {
     ///
     /// *Durability*: when it returns. *Errors*: `LogUnknown` when that log is not the pool's or is live;
     /// `CatalogLost`.
-    pub async fn settle(&self, id: Uuid) -> Result<(), PoolError> {
+    pub async fn mark_settled(&self, id: Uuid) -> Result<(), PoolError> {
         self.change(|catalog| {
             let log = catalog.log.as_mut().filter(|log| log.id == id && log.state == LogState::Abandoned);
             log.ok_or(PoolError::LogUnknown)?.volumes.clear();
@@ -147,14 +147,14 @@ impl<D: BlockDevice + 'static> WriteLog<'_, D> {
     /// returns; a crash before leaves the log away, to be taken up at the next opening. *Errors*: `LogUnknown`
     /// when the log is not away, or none of its disks is back; `NotReached` when one of them did not take a
     /// commit; `CatalogLost`.
-    pub async fn take_up(&self, found: &FoundPool, disk: impl Fn(usize) -> D) -> Result<(), PoolError> {
+    pub async fn reattach(&self, found: &AssembledPool, disk: impl Fn(usize) -> D) -> Result<(), PoolError> {
         let _held = self.members.begin_membership_change()?;
         let store = self.store;
-        let is_away = self.record().is_some_and(|log| log.state == LogState::Away);
+        let is_away = self.record().is_some_and(|log| log.state == LogState::Missing);
         let group = self.group().filter(|_| is_away).ok_or(PoolError::LogUnknown)?;
         // Fresh probes decide, because the disks were absent when the pool was opened.
         let positions = &found.groups[usize::from(group)].positions;
-        let current = positions.iter().filter(|position| position.standing == DiskState::Current);
+        let current = positions.iter().filter(|position| position.state == DiskState::Current);
         let back: Vec<_> = current.filter_map(|position| Some((position.disk, position.probe?))).collect();
         if back.is_empty() {
             return Err(PoolError::LogUnknown);
@@ -195,15 +195,15 @@ impl<D: BlockDevice + 'static> WriteLog<'_, D> {
     /// and serves it: the pool never touches it.
     ///
     /// *Durability* and *errors* as of [`Pool::add_group`], and `LogKnown`.
-    pub async fn add_group(&self, plan: GroupPlan<D>, labelling: Labelling) -> Result<u16, PoolError> {
-        let slab_blocks = self.store.look(|catalog| catalog.slab_bytes) / u64::from(BLOCK_BYTES);
+    pub async fn add_group(&self, plan: GroupPlan<D>, labelling: LabelParams) -> Result<u16, PoolError> {
+        let slab_blocks = self.store.with_catalog(|catalog| catalog.slab_bytes) / u64::from(BLOCK_BYTES);
         let slab_blocks = u32::try_from(slab_blocks).map_err(|_| PoolError::Plan("a slab is too large"))?;
         let record = GroupRecord { role: GroupRole::Log, ..GroupRecord::of(&plan, slab_blocks, 0) };
         let _held = self.members.begin_membership_change()?;
         if self.group().is_some() {
             return Err(PoolError::LogKnown);
         }
-        self.members.join(plan, record, labelling).await
+        self.members.add_group_disks(plan, record, labelling).await
     }
 
     /// Removes the log group and wipes its disks; returns their UUIDs.
@@ -222,7 +222,7 @@ impl<D: BlockDevice + 'static> WriteLog<'_, D> {
         })?;
         // Committed before the wipe: a disk must not lose its metadata while the catalog still counts on it.
         self.store.committed(change).await?;
-        self.members.let_go(&members).await;
+        self.members.detach_and_wipe(&members).await;
         Ok(members)
     }
 
@@ -230,9 +230,9 @@ impl<D: BlockDevice + 'static> WriteLog<'_, D> {
     async fn change(&self, change: impl FnOnce(&mut Catalog) -> Result<(), PoolError>) -> Result<(), PoolError> {
         let store = self.store;
         let unchanged: Change = store.latest();
-        let before = store.look(|catalog| catalog.log.clone());
+        let before = store.with_catalog(|catalog| catalog.log.clone());
         let ((), change) = store.change(change)?;
-        let same = store.look(|catalog| catalog.log == before);
+        let same = store.with_catalog(|catalog| catalog.log == before);
         // Still waits for the latest change: an earlier identical call may not be durable yet.
         store.committed(if same { unchanged } else { change }).await
     }

@@ -3,7 +3,7 @@
 use super::Pool;
 use crate::catalog::{Catalog, LOST_RUNS_MAX, LostRecord};
 use crate::error::PoolError;
-use crate::family::HolderSearch;
+use crate::family::ReverseLookup;
 use crate::layout::{BLOCK_BYTES, BODY_BYTES_MAX};
 use block::{BlockDevice, Extent};
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 /// User of blocks of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Holder {
+pub enum BlockUser {
     /// Volume.
     Volume(Uuid),
     /// Snapshot.
@@ -22,9 +22,9 @@ pub enum Holder {
 
 /// Blocks of a group with their user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Holding {
+pub struct BlockUse {
     /// User of the blocks.
-    pub holder: Holder,
+    pub user: BlockUser,
     /// Blocks in the volume or snapshot, in units of 4096 bytes; for a map, its blocks in the group.
     pub extent: Extent,
     /// Blocks in the group.
@@ -33,9 +33,9 @@ pub struct Holding {
 
 /// Users of some blocks of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Holdings {
+pub struct BlockUses {
     /// Results, by user and block.
-    pub found: Vec<Holding>,
+    pub found: Vec<BlockUse>,
     /// False when the search was cut short or a map is unreadable, so that there may be other users.
     pub complete: bool,
 }
@@ -43,8 +43,10 @@ pub struct Holdings {
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// Unrecoverable blocks of each group.
     #[must_use]
-    pub fn losses(&self) -> BTreeMap<u16, LostRecord> {
-        self.shared.store.look(|catalog| catalog.losses().map(|(group, lost)| (group, lost.clone())).collect())
+    pub fn lost_blocks(&self) -> BTreeMap<u16, LostRecord> {
+        self.shared
+            .store
+            .with_catalog(|catalog| catalog.lost_blocks().map(|(group, lost)| (group, lost.clone())).collect())
     }
 
     /// Replaces the list of lost blocks of the group. Runs beyond the available room are counted only.
@@ -62,9 +64,9 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// Finds the users of these blocks of the group, at most `most` results.
     ///
     /// Writes nothing. Volumes being deleted are left out.
-    pub async fn holders(&self, group: u16, runs: &[Extent], most: usize) -> Holdings {
-        let mut held = Holdings { found: Vec::new(), complete: true };
-        let families: Vec<Uuid> = self.shared.store.look(|catalog| {
+    pub async fn find_block_users(&self, group: u16, runs: &[Extent], most: usize) -> BlockUses {
+        let mut held = BlockUses { found: Vec::new(), complete: true };
+        let families: Vec<Uuid> = self.shared.store.with_catalog(|catalog| {
             held.found.extend(in_segments(catalog, group, runs));
             catalog.families.iter().map(|family| family.id).collect()
         });
@@ -76,13 +78,13 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
                     continue;
                 }
             };
-            let looked = HolderSearch { family: &family, group, runs, most }.run(&mut held).await;
+            let looked = ReverseLookup { family: &family, group, runs, most }.run(&mut held).await;
             held.complete &= looked.is_ok();
         }
         held.complete &= held.found.len() <= most;
         // One result beyond the maximum is found on purpose: it shows that the list is incomplete.
         held.found.truncate(most);
-        held.found.sort_by_key(|holding| (holding.holder, holding.extent.start));
+        held.found.sort_by_key(|holding| (holding.user, holding.extent.start));
         held
     }
 }
@@ -103,7 +105,7 @@ fn put(catalog: &mut Catalog, group: u16, mut lost: LostRecord) {
 }
 
 /// Users among segmented volumes.
-fn in_segments(catalog: &Catalog, group: u16, runs: &[Extent]) -> Vec<Holding> {
+fn in_segments(catalog: &Catalog, group: u16, runs: &[Extent]) -> Vec<BlockUse> {
     let Some(slab_blocks) = catalog.groups.get(usize::from(group)).map(|group| u64::from(group.slab_blocks)) else {
         return Vec::new();
     };
@@ -127,7 +129,7 @@ fn in_segments(catalog: &Catalog, group: u16, runs: &[Extent]) -> Vec<Holding> {
                     let is_used = u32::try_from(slab).is_ok_and(|slab| segment.initialised.contains(slab));
                     let lba = start + row * segment.row_blocks() + round * segment.round_blocks() + before + in_unit;
                     if is_used && round < u64::from(segment.rounds) && lba < volume_blocks {
-                        add(&mut found, Holder::Volume(volume.id), lba, Extent::new(block, 1));
+                        add(&mut found, BlockUser::Volume(volume.id), lba, Extent::new(block, 1));
                     }
                 }
                 before += u64::from(column.unit_blocks);
@@ -139,12 +141,12 @@ fn in_segments(catalog: &Catalog, group: u16, runs: &[Extent]) -> Vec<Holding> {
 }
 
 /// Adds blocks, merging them with the previous result where they are adjacent.
-pub(crate) fn add(found: &mut Vec<Holding>, holder: Holder, first: u64, place: Extent) {
+pub(crate) fn add(found: &mut Vec<BlockUse>, holder: BlockUser, first: u64, place: Extent) {
     match found.last_mut() {
-        Some(last) if last.holder == holder && last.extent.end().0 == first && last.place.end() == place.start => {
+        Some(last) if last.user == holder && last.extent.end().0 == first && last.place.end() == place.start => {
             last.extent.len += place.len;
             last.place.len += place.len;
         }
-        _ => found.push(Holding { holder, extent: Extent { start: block::Lba(first), len: place.len }, place }),
+        _ => found.push(BlockUse { user: holder, extent: Extent { start: block::Lba(first), len: place.len }, place }),
     }
 }

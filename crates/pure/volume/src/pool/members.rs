@@ -3,10 +3,10 @@
 mod joining;
 mod labels;
 
-pub use labels::Decayed;
+pub use labels::DamagedMetadata;
 
 use super::Pool;
-use super::create::{NewDisk, admit_disk, label_of, made_by_us};
+use super::create::{NewDisk, admit_disk, label_of, sanitize_created_by};
 use crate::assembly::parts;
 use crate::catalog::{GroupRecord, MemberRecord, MemberState};
 use crate::error::PoolError;
@@ -23,13 +23,13 @@ use uuid::Uuid;
 pub struct Members<'a, D> {
     store: &'a Store<D>,
     /// True while a group or a member is being added or removed.
-    regrouping: &'a Cell<bool>,
+    membership_changing: &'a Cell<bool>,
 }
 
 /// Guard that excludes other additions and removals of groups and members.
-pub(super) struct Regrouping<'a>(&'a Cell<bool>);
+pub(super) struct MembershipChange<'a>(&'a Cell<bool>);
 
-impl Drop for Regrouping<'_> {
+impl Drop for MembershipChange<'_> {
     fn drop(&mut self) {
         self.0.set(false);
     }
@@ -39,7 +39,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// Member disks of the pool.
     #[must_use]
     pub fn members(&self) -> Members<'_, D> {
-        Members { store: &self.shared.store, regrouping: &self.shared.regrouping }
+        Members { store: &self.shared.store, membership_changing: &self.shared.membership_changing }
     }
 }
 
@@ -48,15 +48,15 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
     /// taking it back would destroy the only copy of that data.
     #[must_use]
     pub fn is_diverged_and_written(&self, disk: &crate::probe::Member) -> bool {
-        self.store.look(|catalog| parts::is_diverged_and_written(catalog, disk))
+        self.store.with_catalog(|catalog| parts::is_diverged_and_written(catalog, disk))
     }
 
-    pub(super) fn begin_membership_change(&self) -> Result<Regrouping<'_>, PoolError> {
+    pub(super) fn begin_membership_change(&self) -> Result<MembershipChange<'_>, PoolError> {
         // One change of the member list at a time: each takes several commits.
-        if self.regrouping.replace(true) {
-            return Err(PoolError::Regrouping);
+        if self.membership_changing.replace(true) {
+            return Err(PoolError::MembershipChanging);
         }
-        Ok(Regrouping(self.regrouping))
+        Ok(MembershipChange(self.membership_changing))
     }
 
     /// Sets the callback that learns of every disk that missed a commit and is therefore marked failed: its
@@ -69,8 +69,8 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
     ///
     /// No member is marked failed without which its group could not serve, as `tolerates` says, given true for
     /// each up-to-date member. Disks that are out of space are retried with `pause`.
-    pub fn spare(&self, tolerates: impl Fn(&GroupRecord, &[bool]) -> bool + 'static, pause: Pause) {
-        self.store.spare(Rc::new(tolerates));
+    pub fn set_failure_policy(&self, tolerates: impl Fn(&GroupRecord, &[bool]) -> bool + 'static, pause: Pause) {
+        self.store.set_tolerance(Rc::new(tolerates));
         self.store.set_retry(pause);
     }
 
@@ -114,7 +114,7 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
     /// one that does.
     pub fn release(&self, disk: Uuid) {
         let store = self.store;
-        if !store.look(|catalog| catalog.member(disk).is_some_and(|member| member.state.takes_part())) {
+        if !store.with_catalog(|catalog| catalog.member(disk).is_some_and(|member| member.state.takes_part())) {
             store.detach(disk);
         }
     }
@@ -148,8 +148,8 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
         }
         let device = Rc::new(replacement.device);
         // The label records the generation at which the disk joined.
-        let (generation, created_by) = (self.store.generation(), made_by_us(created_by));
-        let label = self.store.look(|catalog| label_of(catalog, id, generation, blocks, now, &created_by));
+        let (generation, created_by) = (self.store.generation(), sanitize_created_by(created_by));
+        let label = self.store.with_catalog(|catalog| label_of(catalog, id, generation, blocks, now, &created_by));
         let prepared = async {
             let _ = prepare(&*device).await?;
             write_label(&*device, &label).await
@@ -194,7 +194,7 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
 
     /// Number of data blocks that a replacement of `lost` must have.
     fn admit_replacement(&self, lost: Uuid, id: Uuid) -> Result<Blocks, PoolError> {
-        self.store.look(|catalog| {
+        self.store.with_catalog(|catalog| {
             let member = catalog.member(lost).ok_or(PoolError::MemberUnknown(lost))?;
             if member.state.takes_part() {
                 return Err(PoolError::MemberState { disk: lost, is: member.state.word(), asked: "replaced" });
@@ -210,7 +210,7 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
 
     /// Verifies that a new member took the commit that made it one.
     pub(super) fn admit_reached(&self, disk: Uuid) -> Result<(), PoolError> {
-        let state = self.store.look(|catalog| catalog.member(disk).map(|member| member.state));
+        let state = self.store.with_catalog(|catalog| catalog.member(disk).map(|member| member.state));
         match state {
             Some(state) if state.takes_part() => Ok(()),
             Some(state) => Err(PoolError::MemberState { disk, is: state.word(), asked: "filled" }),

@@ -1,7 +1,7 @@
 //! Opening of a pool that was found.
 
 use super::Pool;
-use crate::assembly::{DiskState, FoundPool, OUTLIVE_MAX, Position};
+use crate::assembly::{AssembledPool, DiskState, OVERTAKE_MAX, Position};
 use crate::catalog::{GroupRecord, GroupRole, LogState, MemberState};
 use crate::error::PoolError;
 use crate::probe::write_label;
@@ -16,14 +16,14 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// Opens the pool and completes what the last crash interrupted: marks members that were not found as
     /// missing and repairs damaged label copies.
     ///
-    /// *Shape*: the caller has admitted the pool ([`FoundPool::admit`]); `disk` returns the device of a probe,
+    /// *Shape*: the caller has admitted the pool ([`AssembledPool::admit`]); `disk` returns the device of a probe,
     /// by index; `groups` are the arrays over the participating members, in catalog order, of those groups that
     /// volumes can be on. *Durability*: when it returns, including what a killed daemon had written to its
     /// disks without a flush. Opening again writes nothing. *Errors*: `Refused`; `Plan` when a group is smaller
     /// than the catalog says; `DiskFails` when a disk that its group needs, as `tolerates` says
-    /// ([`FoundPool::admit`]), cannot be written, with nothing changed; `CatalogLost`.
+    /// ([`AssembledPool::admit`]), cannot be written, with nothing changed; `CatalogLost`.
     pub async fn open(
-        found: &FoundPool,
+        found: &AssembledPool,
         mut disk: impl FnMut(usize) -> D,
         groups: Vec<G>,
         tolerates: impl Fn(&GroupRecord, &[bool]) -> bool,
@@ -34,7 +34,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         admit_groups(found, &groups)?;
         let positions = found.groups.iter().flat_map(|group| &group.positions);
         let disks: Vec<(Uuid, Rc<D>)> = positions
-            .filter(|position| position.standing.takes_part())
+            .filter(|position| position.state.takes_part())
             .filter_map(|position| Some((position.disk, Rc::new(disk(position.probe?)))))
             .collect();
         // Before anything new is committed, all members must have the newest commit.
@@ -69,20 +69,20 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
                     false => Some(SINCE_NEXT),
                 };
                 if let Some(log) = catalog.log.as_mut().filter(|log| log.state != LogState::Abandoned) {
-                    log.state = if found.lacks_log() { LogState::Away } else { LogState::Live };
+                    log.state = if found.lacks_log() { LogState::Missing } else { LogState::Live };
                 }
                 Ok(())
             })?;
             store.committed(change).await?;
         }
-        outlive(found, &store).await?;
+        overtake(found, &store).await?;
         let pool = Self::of(store, groups);
         pool.finish_groups().await?;
         Ok(pool)
     }
 }
 
-impl FoundPool {
+impl AssembledPool {
     /// New state of a participating member that cannot be trusted now.
     ///
     /// Members of a missing log are trusted again when they return, so only those that were up to date and
@@ -91,7 +91,7 @@ impl FoundPool {
         let of_log = self.catalog.log_group().map(|log| &self.groups[usize::from(log)].positions);
         let away = self.lacks_log() && of_log.is_some_and(|positions| positions.contains(position));
         let was_whole = self.catalog.member(position.disk).is_some_and(|member| member.state == MemberState::InService);
-        if away && !(was_whole && position.standing == DiskState::Missing) {
+        if away && !(was_whole && position.state == DiskState::Missing) {
             MemberState::Failed
         } else {
             MemberState::Missing
@@ -101,7 +101,7 @@ impl FoundPool {
     /// Members of a log that was away and that are back unchanged.
     fn returned(&self) -> impl Iterator<Item = Uuid> {
         let current = self.groups.iter().flat_map(|group| &group.positions);
-        let current = current.filter(|position| position.standing == DiskState::Current).map(|position| position.disk);
+        let current = current.filter(|position| position.state == DiskState::Current).map(|position| position.disk);
         current.filter(|&disk| self.catalog.member(disk).is_some_and(|member| !member.state.takes_part()))
     }
 }
@@ -109,14 +109,14 @@ impl FoundPool {
 /// Commits until the pool is newer than its other parts, durably; their disks are merely outdated from then on.
 ///
 /// The generation is raised in single steps, so that a crash in between leaves no member more than one behind.
-async fn outlive<D: BlockDevice + 'static>(found: &FoundPool, store: &Store<D>) -> Result<(), PoolError> {
-    let Some(others) = found.outlives else { return Ok(()) };
-    assert!(others.saturating_sub(found.generation) <= OUTLIVE_MAX, "whoever wants that has been refused");
+async fn overtake<D: BlockDevice + 'static>(found: &AssembledPool, store: &Store<D>) -> Result<(), PoolError> {
+    let Some(others) = found.overtake_to else { return Ok(()) };
+    assert!(others.saturating_sub(found.generation) <= OVERTAKE_MAX, "whoever wants that has been refused");
     while store.generation() <= others {
         let ((), change) = store.change(|_| Ok(()))?;
         store.committed(change).await?;
     }
-    if found.gives_up_others {
+    if found.discards_other_parts {
         let ((), change) = store.change(|catalog| {
             let members = catalog.groups.iter_mut().flat_map(|group| &mut group.members);
             members.filter(|member| !member.state.takes_part()).for_each(|member| member.since = SINCE_NEXT);
@@ -129,7 +129,7 @@ async fn outlive<D: BlockDevice + 'static>(found: &FoundPool, store: &Store<D>) 
 }
 
 /// Admits devices that are at least as large as the catalog's groups.
-fn admit_groups<G: BlockDevice>(found: &FoundPool, groups: &[G]) -> Result<(), PoolError> {
+fn admit_groups<G: BlockDevice>(found: &AssembledPool, groups: &[G]) -> Result<(), PoolError> {
     let records: Vec<_> = found.catalog.groups.iter().filter(|group| group.role == GroupRole::Data).collect();
     let fits = records.len() == groups.len()
         && records.iter().zip(groups).all(|(record, device)| {
@@ -147,7 +147,7 @@ fn admit_groups<G: BlockDevice>(found: &FoundPool, groups: &[G]) -> Result<(), P
 /// participating member may be one commit behind, never two. Where it was found it may be in a cache only, if a
 /// daemon was killed without a power loss; the flush covers that, and the last writes of hosts. A damaged slot
 /// may hold a later commit that was never acknowledged; it is overwritten.
-async fn complete<D: BlockDevice>(found: &FoundPool, disks: &[(Uuid, Rc<D>)]) -> Vec<(Uuid, IoError)> {
+async fn complete<D: BlockDevice>(found: &AssembledPool, disks: &[(Uuid, Rc<D>)]) -> Vec<(Uuid, IoError)> {
     let slot = NewSlot { pool: found.catalog.pool, generation: found.generation, body: Body::of(&found.body[..]) };
     let one = async |id: Uuid, disk: Rc<D>| -> Result<(), IoError> {
         let _: Stable = disk.flush(Written::attest()).await?;

@@ -5,7 +5,7 @@
 
 use super::Pool;
 use crate::error::PoolError;
-use crate::owner::{self, Loss, Marked, OwnershipState, write_mark};
+use crate::owner::{self, FenceReason, Marked, OwnershipState, write_mark};
 use crate::state_copy;
 use crate::store::Store;
 use block::BlockDevice;
@@ -30,9 +30,9 @@ pub(crate) struct Heartbeats {
     /// Beat of the last mark that each disk took.
     written: RefCell<BTreeMap<Uuid, u64>>,
     /// Disks whose last mark was missing or damaged at the last heartbeat.
-    worn: RefCell<BTreeSet<Uuid>>,
+    damaged_marks: RefCell<BTreeSet<Uuid>>,
     /// Disks with a repaired mark, until they are reported.
-    mended: RefCell<Vec<Uuid>>,
+    repaired_marks: RefCell<Vec<Uuid>>,
     /// Version of the latest state copy requested.
     latest_copy: Cell<u64>,
     /// Disks with a write of a state copy in flight; a slow disk does not delay the others.
@@ -45,20 +45,20 @@ pub(crate) struct Heartbeats {
 impl Heartbeats {
     /// Records that `disk` took the mark of `beat`; `is_worn` tells that its previous mark was missing or
     /// damaged.
-    fn note_written(&self, disk: Uuid, beat: u64, is_worn: bool) {
+    fn record_written(&self, disk: Uuid, beat: u64, is_worn: bool) {
         self.written.borrow_mut().insert(disk, beat);
         if !is_worn {
-            self.worn.borrow_mut().remove(&disk);
+            self.damaged_marks.borrow_mut().remove(&disk);
         // Reported on the transition only: a disk that loses its mark at every heartbeat raises one event.
-        } else if self.worn.borrow_mut().insert(disk) {
-            self.mended.borrow_mut().push(disk);
+        } else if self.damaged_marks.borrow_mut().insert(disk) {
+            self.repaired_marks.borrow_mut().push(disk);
         }
     }
 }
 
 impl Heartbeats {
     /// Writes a copy of the state to the disk; true when it is durable.
-    async fn keep_copy<D: BlockDevice>(&self, disk: &D, ids: (Uuid, Uuid), number: u64, bytes: &[u8]) -> bool {
+    async fn write_state_copy<D: BlockDevice>(&self, disk: &D, ids: (Uuid, Uuid), number: u64, bytes: &[u8]) -> bool {
         let before = self.copies.borrow().get(&ids.1).copied().unwrap_or_default();
         let is_kept = state_copy::write(disk, ids, (before % 2, number), bytes).await.is_ok();
         if is_kept {
@@ -69,19 +69,19 @@ impl Heartbeats {
 }
 
 /// Disk with a heartbeat in progress.
-struct Beaten<'a, D> {
+struct HeartbeatDisk<'a, D> {
     id: Uuid,
     disk: Rc<D>,
     group: usize,
     /// True when the last mark that the disk took is missing or damaged.
-    is_worn: bool,
+    is_mark_damaged: bool,
     _busy: Busy<'a>,
 }
 
 /// Progress of a heartbeat on one disk.
-enum Step<'a, D> {
+enum HeartbeatStep<'a, D> {
     /// Disk read; its mark is to be written.
-    Looked(Beaten<'a, D>, LastMark),
+    Read(HeartbeatDisk<'a, D>, LastMark),
     /// Mark written and the disk read again; the index of its group, if both succeeded.
     Marked(Option<usize>),
 }
@@ -118,15 +118,15 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
 
 impl<D: BlockDevice + 'static> Ownership<'_, D> {
     fn pool(&self) -> Uuid {
-        self.store.look(|catalog| catalog.pool)
+        self.store.with_catalog(|catalog| catalog.pool)
     }
 
-    /// Claims a new pool for `node`, as [`FoundPool::claim`](crate::FoundPool::claim) and [`Ownership::hold`]
+    /// Claims a new pool for `node`, as [`AssembledPool::claim`](crate::AssembledPool::claim) and [`Ownership::hold`]
     /// do for an existing one.
     ///
     /// *Durability*: when it returns. *Errors*: as theirs.
     pub async fn claim(&self, node: &Node, now: u64) -> Result<(), PoolError> {
-        let above = self.store.look(|catalog| catalog.owner_epoch);
+        let above = self.store.with_catalog(|catalog| catalog.owner_epoch);
         let own = owner::claim(self.pool(), &self.taking_part(), above, node, now, None).await?;
         self.hold(own).await
     }
@@ -169,9 +169,9 @@ impl<D: BlockDevice + 'static> Ownership<'_, D> {
         let busy = &self.heartbeats.busy;
         let all = disks.len();
         let idle = disks.into_iter().filter_map(|(id, disk, group)| Some((Busy::take(busy, id)?, id, disk, group)));
-        let mut steps: FuturesUnordered<LocalBoxFuture<'_, Result<Step<'_, D>, PoolError>>> = idle
-            .map(|(_busy, id, disk, group)| Beaten { id, disk, group, is_worn: false, _busy })
-            .map(|disk| self.look_before(&mark, disk).boxed_local())
+        let mut steps: FuturesUnordered<LocalBoxFuture<'_, Result<HeartbeatStep<'_, D>, PoolError>>> = idle
+            .map(|(_busy, id, disk, group)| HeartbeatDisk { id, disk, group, is_mark_damaged: false, _busy })
+            .map(|disk| self.read_before(&mark, disk).boxed_local())
             .collect();
         let is_all = steps.len() == all;
         let (mut is_shown, mut unshown) = (false, Vec::new());
@@ -179,12 +179,12 @@ impl<D: BlockDevice + 'static> Ownership<'_, D> {
             match step? {
                 // A disk without the last mark may have been taken and wiped by another owner. It waits until
                 // another member shows the mark.
-                Step::Looked(disk, LastMark::Missing) if !is_shown => unshown.push(disk),
-                Step::Looked(disk, last) => {
+                HeartbeatStep::Read(disk, LastMark::Missing) if !is_shown => unshown.push(disk),
+                HeartbeatStep::Read(disk, last) => {
                     is_shown |= last == LastMark::Present;
                     steps.push(self.mark_one(&mark, disk).boxed_local());
                 }
-                Step::Marked(group) => {
+                HeartbeatStep::Marked(group) => {
                     // One renewed mark per group is enough: a contender reads every group.
                     missing.retain(|group_left| Some(*group_left) != group);
                     if missing.is_empty()
@@ -201,45 +201,53 @@ impl<D: BlockDevice + 'static> Ownership<'_, D> {
             }
         }
         // A skipped member may have the last mark.
-        if unshown.is_empty() || !is_all { Ok(()) } else { Err(self.lose(Loss::MarkMissing)) }
+        if unshown.is_empty() || !is_all { Ok(()) } else { Err(self.fence(FenceReason::MarkMissing)) }
     }
 
     /// Reads one disk before its mark is written.
-    async fn look_before<'a>(&self, mark: &Claim, beaten: Beaten<'a, D>) -> Result<Step<'a, D>, PoolError> {
-        let sight = OwnershipState::of(&*beaten.disk, self.pool(), beaten.id, Some(mark)).await;
+    async fn read_before<'a>(
+        &self,
+        mark: &Claim,
+        beaten: HeartbeatDisk<'a, D>,
+    ) -> Result<HeartbeatStep<'a, D>, PoolError> {
+        let sight = OwnershipState::read(&*beaten.disk, self.pool(), beaten.id, Some(mark)).await;
         let written = self.heartbeats.written.borrow().get(&beaten.id).copied();
         let last = sight.last_mark(mark, written);
         let is_worn = sight.lacks_mark(mark, written);
-        if let Some(loss) = sight.loss {
-            return Err(self.lose(loss));
+        if let Some(loss) = sight.fence_reason {
+            return Err(self.fence(loss));
         }
-        Ok(Step::Looked(Beaten { is_worn, ..beaten }, last))
+        Ok(HeartbeatStep::Read(HeartbeatDisk { is_mark_damaged: is_worn, ..beaten }, last))
     }
 
     /// Writes the mark to one disk, then reads the disk again.
-    async fn mark_one<'a>(&self, mark: &Claim, beaten: Beaten<'a, D>) -> Result<Step<'a, D>, PoolError> {
-        let Beaten { id, ref disk, group, is_worn, .. } = beaten;
+    async fn mark_one<'a>(
+        &self,
+        mark: &Claim,
+        beaten: HeartbeatDisk<'a, D>,
+    ) -> Result<HeartbeatStep<'a, D>, PoolError> {
+        let HeartbeatDisk { id, ref disk, group, is_mark_damaged: is_worn, .. } = beaten;
         // A disk that cannot be read or written is reported by the I/O paths that use it.
         let written = write_mark(&**disk, self.pool(), id, mark).await;
         if written.is_ok() {
-            self.heartbeats.note_written(id, mark.beat, is_worn);
+            self.heartbeats.record_written(id, mark.beat, is_worn);
         }
-        let sight = OwnershipState::of(&**disk, self.pool(), id, Some(mark)).await;
-        if let Some(loss) = sight.loss {
-            return Err(self.lose(loss));
+        let sight = OwnershipState::read(&**disk, self.pool(), id, Some(mark)).await;
+        if let Some(loss) = sight.fence_reason {
+            return Err(self.fence(loss));
         }
-        Ok(Step::Marked(written.and(sight.marks).ok().map(|_| group)))
+        Ok(HeartbeatStep::Marked(written.and(sight.marks).ok().map(|_| group)))
     }
 
     /// Returns, and clears, the members whose damaged or missing mark was rewritten since the last call.
     ///
     /// A member that keeps losing its mark is returned once.
     pub fn take_repaired_marks(&self) -> Vec<Uuid> {
-        self.heartbeats.mended.take()
+        self.heartbeats.repaired_marks.take()
     }
 
     /// Fences the store, unless the pool was released meanwhile.
-    fn lose(&self, loss: Loss) -> PoolError {
+    fn fence(&self, loss: FenceReason) -> PoolError {
         if self.store.guarded().is_some() {
             self.store.fence(loss.clone());
         }
@@ -262,7 +270,7 @@ impl<D: BlockDevice + 'static> Ownership<'_, D> {
             let is_ours = self.store.guarded().is_some() && self.fenced_by().is_none();
             is_ours
                 && claim.latest_copy.get() == number
-                && claim.keep_copy(&*disk, (self.pool(), id), number, bytes).await
+                && claim.write_state_copy(&*disk, (self.pool(), id), number, bytes).await
         });
         let mut writes = stream::iter(writes).buffer_unordered(COPIES_AT_ONCE);
         let mut kept = 0;
@@ -279,14 +287,15 @@ impl<D: BlockDevice + 'static> Ownership<'_, D> {
     pub async fn release(&self) {
         let Some(own) = self.store.guarded().filter(|_| self.fenced_by().is_none()) else { return };
         // The mark must not say released while a commit is still being written.
-        self.store.rest().await;
+        self.store.drain().await;
         let pool = self.pool();
         let disks = self.taking_part();
         // Read before the write: a released mark must not cover that of a new owner.
-        let looks =
-            disks.iter().map(async |(id, disk, _)| OwnershipState::of(&**disk, pool, *id, Some(&own)).await.loss);
+        let looks = disks
+            .iter()
+            .map(async |(id, disk, _)| OwnershipState::read(&**disk, pool, *id, Some(&own)).await.fence_reason);
         if let Some(loss) = join_all(looks).await.into_iter().flatten().next() {
-            let _ = self.lose(loss);
+            let _ = self.fence(loss);
             return;
         }
         self.store.close();
@@ -298,20 +307,20 @@ impl<D: BlockDevice + 'static> Ownership<'_, D> {
 
     /// Reason why the pool was lost to another owner, once that was detected.
     #[must_use]
-    pub fn fenced_by(&self) -> Option<Loss> {
+    pub fn fenced_by(&self) -> Option<FenceReason> {
         self.store.fenced_by()
     }
 
     /// Sets the callback that learns, once, why the pool was lost: none of its disks may be written from then
     /// on.
-    pub fn on_fenced(&self, on_fenced: impl Fn(&Loss) + 'static) {
+    pub fn on_fenced(&self, on_fenced: impl Fn(&FenceReason) + 'static) {
         self.store.on_fenced(Rc::new(on_fenced));
     }
 
     /// Participating disks, each with the index of its group.
     fn taking_part(&self) -> Vec<Marked<D>> {
         let disks = self.store.disks();
-        self.store.look(|catalog| {
+        self.store.with_catalog(|catalog| {
             let group = |id: Uuid| {
                 let counts = |member: &crate::MemberRecord| member.disk == id && member.state.takes_part();
                 catalog.groups.iter().position(|group| group.members.iter().any(counts))

@@ -11,7 +11,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// Stored reservations of the volume; empty when there are none.
     #[must_use]
     pub fn reservations(&self, volume: Uuid) -> Vec<u8> {
-        self.shared.store.look(|catalog| catalog.reservations.get(&volume).cloned().unwrap_or_default())
+        self.shared.store.with_catalog(|catalog| catalog.reservations.get(&volume).cloned().unwrap_or_default())
     }
 
     /// Stores the volume's reservations; empty bytes remove them.

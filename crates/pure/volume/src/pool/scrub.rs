@@ -9,7 +9,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// Running or last scrub; none when there was none.
     #[must_use]
     pub fn scrub(&self) -> Option<ScrubRecord> {
-        self.shared.store.look(|catalog| catalog.scrub)
+        self.shared.store.with_catalog(|catalog| catalog.scrub)
     }
 
     /// Stores the state of the scrub.

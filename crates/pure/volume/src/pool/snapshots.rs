@@ -3,11 +3,11 @@
 use super::Pool;
 use super::thin::admit_emitted;
 use super::volumes::is_name;
+use crate::bug_injection::{self, InjectedBug};
 use crate::catalog::{BranchRecord, Catalog, DEAD_RANGES_MAX, DeadRange, SNAPSHOTS_MAX, SnapshotRecord};
 use crate::error::PoolError;
 use crate::family::plan::{Lock, SnapshotPlan};
 use crate::family::{Branch, Family, needed_ranges};
-use crate::sabotage::{self, Sabotage};
 use block::BlockDevice;
 use shard::RangeGuard;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +24,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// `SnapshotNameTaken`, `IdTaken`, `TooManySnapshots`, `Full` (a thick volume needs space for what it may
     /// change, and every map for its holes), `GroupFails`, `CatalogFull`, `CatalogLost`.
     pub async fn create_snapshots(&self, plans: &[SnapshotPlan]) -> Result<(), PoolError> {
-        self.shared.store.look(|catalog| admit_snapshots(catalog, plans))?;
+        self.shared.store.with_catalog(|catalog| admit_snapshots(catalog, plans))?;
         let mut standing = BlockedVolumes::new();
         for plan in plans {
             let (family, branch) = self.branch(plan.volume).await?;
@@ -32,9 +32,9 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         }
         // Writes are blocked on all volumes, so that the snapshots are of one instant.
         let held = freeze_writes(&standing).await;
-        self.flush_standing(&standing).await?;
+        self.flush_blocked(&standing).await?;
         // After the snapshot every granule of the old epoch may be copied on write once more.
-        self.make_room(&standing, |branch| branch.fresh.get(), |branch| branch.fresh.get())?;
+        self.make_room(&standing, |branch| branch.own_versions.get(), |branch| branch.own_versions.get())?;
         let set = if plans.len() > 1 { plans[0].id } else { Uuid::nil() };
         let mapped: BTreeMap<Uuid, u64> =
             standing.values().map(|(_, branch)| (branch.id, branch.mapped.get())).collect();
@@ -48,8 +48,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             Ok(())
         })?;
         for (family, _) in standing.values() {
-            family.need(change);
-            if !sabotage::is(Sabotage::SnapshotKeepsEpoch) {
+            family.require_commit(change);
+            if !bug_injection::is_injected(InjectedBug::SnapshotKeepsEpoch) {
                 family.follow_catalog();
             }
         }
@@ -57,7 +57,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         drop(held);
         self.shared.store.committed(change).await?;
         // A thick volume with a snapshot allocates on write again, so thresholds apply.
-        self.shared.look_at_space();
+        self.shared.check_space_thresholds();
         Ok(())
     }
 
@@ -67,7 +67,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// `CatalogFull`, `CatalogLost`.
     pub async fn roll_back(&self, snapshot: Uuid) -> Result<(), PoolError> {
         let unknown = PoolError::SnapshotUnknown(snapshot);
-        let found = self.shared.store.look(|catalog| {
+        let found = self.shared.store.with_catalog(|catalog| {
             let (_, branch, snapshot) = catalog.snapshot(snapshot)?;
             Some((branch.id, snapshot.epoch, snapshot.mapped))
         });
@@ -75,11 +75,11 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         let (family, branch) = self.branch(volume).await?;
         let standing = BlockedVolumes::from([((family.id, branch.number), (family.clone(), branch.clone()))]);
         let held = freeze_writes(&standing).await;
-        self.flush_standing(&standing).await?;
+        self.flush_blocked(&standing).await?;
         let (granule_blocks, thick) = (family.granule_blocks, branch.thick);
         // After the roll-back nothing is written in the new epoch, so all of it may still be needed.
         let all = if thick { branch.granules(granule_blocks) } else { mapped };
-        let more = all.saturating_sub(branch.wanting(granule_blocks));
+        let more = all.saturating_sub(branch.needed_entries(granule_blocks));
         self.make_room(&standing, |_| more, |_| more)?;
         let ((), change) = self.shared.store.change(|catalog| {
             let (_, record, _) = catalog.snapshot(snapshot).ok_or(unknown)?;
@@ -89,7 +89,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             admit_emitted(catalog, size_of::<DeadRange>())?;
             let record = catalog.branch_mut(volume).ok_or(PoolError::VolumeUnknown(volume))?;
             assert!(epoch < record.epoch, "a volume goes back to an epoch that is over");
-            if !sabotage::is(Sabotage::ForgetDeadEpochs) {
+            if !bug_injection::is_injected(InjectedBug::OmitDeadEpochs) {
                 // The epochs since the snapshot become a dead range; no map entry is touched.
                 record.dead.push(DeadRange { after: epoch, last: record.epoch });
             }
@@ -100,7 +100,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             Ok(())
         })?;
         family.follow_catalog();
-        family.need(change);
+        family.require_commit(change);
         // The volume sees the snapshot's versions again, so none of them is exclusive.
         branch.exclusive.borrow_mut().remove(&epoch);
         drop(held);
@@ -113,7 +113,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// *Shape*: `now` is the time in seconds since 1970. *Durability*: when it returns. *Errors*:
     /// `SnapshotUnknown`, `SnapshotLocked`, `SnapshotCloned`, `CatalogLost`.
     pub async fn delete_snapshot(&self, id: Uuid, now: u64) -> Result<(), PoolError> {
-        let family = self.shared.store.look(|catalog| admit_deletion(catalog, id, now))?;
+        let family = self.shared.store.with_catalog(|catalog| admit_deletion(catalog, id, now))?;
         if let Some(device) = self.families.opened_device(id) {
             device.close().await;
         }
@@ -129,10 +129,10 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         })?;
         if let Some(family) = self.families.opened(family) {
             family.follow_catalog();
-            family.need(change);
+            family.require_commit(change);
         }
         self.shared.store.committed(change).await?;
-        self.shared.look_at_space();
+        self.shared.check_space_thresholds();
         Ok(())
     }
 
@@ -159,17 +159,16 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// Open family and branch of a volume.
     pub(super) async fn branch(&self, volume: Uuid) -> Result<(Rc<Family<D, G>>, Rc<Branch>), PoolError> {
         let unknown = PoolError::VolumeUnknown(volume);
-        let family = self
-            .shared
-            .store
-            .look(|catalog| catalog.branch(volume).filter(|(_, branch)| !branch.dying).map(|(family, _)| family.id));
+        let family = self.shared.store.with_catalog(|catalog| {
+            catalog.branch(volume).filter(|(_, branch)| !branch.deleting).map(|(family, _)| family.id)
+        });
         let family = self.families.family(family.ok_or(unknown.clone())?).await?;
         let branch = family.branches.of_volume(volume).ok_or(unknown)?;
         Ok((family, branch))
     }
 
     /// Makes all writes to the volumes durable.
-    async fn flush_standing(&self, standing: &BlockedVolumes<D, G>) -> Result<(), PoolError> {
+    async fn flush_blocked(&self, standing: &BlockedVolumes<D, G>) -> Result<(), PoolError> {
         let mut done = BTreeSet::new();
         for (family, _) in standing.values().filter(|(family, _)| done.insert(family.id)) {
             family.commit().await.map_err(|error| error.into_pool_error(family.id))?;
@@ -201,7 +200,7 @@ async fn freeze_writes<D: BlockDevice + 'static, G: BlockDevice + 'static>(
     standing: &BlockedVolumes<D, G>,
 ) -> Vec<RangeGuard> {
     let mut held = Vec::with_capacity(standing.len());
-    if sabotage::is(Sabotage::SnapshotPassesWrites) {
+    if bug_injection::is_injected(InjectedBug::SnapshotPassesWrites) {
         return held;
     }
     for (_, branch) in standing.values() {
@@ -213,7 +212,7 @@ async fn freeze_writes<D: BlockDevice + 'static, G: BlockDevice + 'static>(
 fn admit_snapshots(catalog: &Catalog, plans: &[SnapshotPlan]) -> Result<(), PoolError> {
     let (mut ids, mut names) = (BTreeSet::new(), BTreeSet::new());
     for plan in plans {
-        let branch = catalog.branch(plan.volume).filter(|(_, branch)| !branch.dying);
+        let branch = catalog.branch(plan.volume).filter(|(_, branch)| !branch.deleting);
         let (_, branch) = branch.ok_or(PoolError::VolumeUnknown(plan.volume))?;
         if !is_name(&plan.name) {
             return Err(PoolError::NameInvalid(plan.name.clone()));
@@ -270,7 +269,7 @@ fn admit_deletion(catalog: &Catalog, id: Uuid, now: u64) -> Result<Uuid, PoolErr
     match family.branches.iter().find(|clone| clone.parent == Some(parent)) {
         None => Ok(family.id),
         // The record of a deleted clone refers to the snapshot until its space is freed.
-        Some(clone) if clone.dying => Err(PoolError::CloneGoing(snapshot.name.clone())),
+        Some(clone) if clone.deleting => Err(PoolError::CloneDeleting(snapshot.name.clone())),
         Some(clone) => Err(PoolError::SnapshotCloned { snapshot: snapshot.name.clone(), clone: clone.name.clone() }),
     }
 }

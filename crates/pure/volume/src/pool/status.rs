@@ -42,7 +42,7 @@ pub struct PoolSpace {
     pub volumes: usize,
     /// True when a volume allocates space on write: a thin one, or one with a snapshot. Thresholds apply only
     /// then.
-    pub is_taken_later: bool,
+    pub allocates_on_write: bool,
 }
 
 /// Current state of a group.
@@ -84,7 +84,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         let generation = self.shared.store.generation();
         // Computed before the catalog is borrowed, because it borrows the catalog itself.
         let families = self.family_statuses();
-        self.shared.store.look(|catalog| {
+        self.shared.store.with_catalog(|catalog| {
             let space = SpaceMap::of(catalog);
             let groups: Vec<GroupStatus> = catalog
                 .groups
@@ -111,7 +111,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// Summary of [`Pool::status`].
     #[must_use]
     pub fn space(&self) -> PoolSpace {
-        self.shared.store.look(|catalog| {
+        self.shared.store.with_catalog(|catalog| {
             let of_slabs = |group: u16, slabs: u32| {
                 let blocks = u64::from(slabs) * u64::from(catalog.groups[usize::from(group)].slab_blocks);
                 Blocks(blocks).bytes(BLOCK_BYTES)
@@ -124,13 +124,13 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             let used: u64 = used.map(|(group, slabs)| of_slabs(group, slabs)).sum();
             let bytes: u64 = (0..).zip(&catalog.groups).map(|(at, group)| of_slabs(at, group.slabs)).sum();
             let branches = || catalog.families.iter().flat_map(|family| &family.branches);
-            let volumes = catalog.volumes.len() + branches().filter(|branch| !branch.dying).count();
-            PoolSpace { bytes, free_bytes: bytes - used, volumes, is_taken_later: catalog.takes_space_later() }
+            let volumes = catalog.volumes.len() + branches().filter(|branch| !branch.deleting).count();
+            PoolSpace { bytes, free_bytes: bytes - used, volumes, allocates_on_write: catalog.allocates_on_write() }
         })
     }
 
     fn family_statuses(&self) -> Vec<FamilyStatus> {
-        let records: Vec<FamilyRecord> = self.shared.store.look(|catalog| catalog.families.clone());
+        let records: Vec<FamilyRecord> = self.shared.store.with_catalog(|catalog| catalog.families.clone());
         let slab_blocks = self.shared.slab_blocks();
         let bytes = |run: &SlabRun| {
             Blocks(u64::from(run.slabs) * u64::from(slab_blocks[usize::from(run.group)])).bytes(BLOCK_BYTES)
@@ -188,14 +188,16 @@ fn thin_status<D: BlockDevice + 'static, G: BlockDevice + 'static>(
         zero_detection: record.zero_detection,
         is_encrypted: family.key.is_some(),
         clone_of: record.parent.and_then(origin),
-        is_dying: record.dying,
+        is_deleting: record.deleting,
         is_partial: record.partial,
         is_cleaning: record.cleaning > 0,
         mapped_bytes: branch.as_ref().map(|branch| branch.mapped.get() * granule),
         // The volume shares exactly what it maps but did not write in its own epoch.
-        shared_bytes: branch.as_ref().map(|branch| branch.mapped.get().saturating_sub(branch.fresh.get()) * granule),
+        shared_bytes: branch
+            .as_ref()
+            .map(|branch| branch.mapped.get().saturating_sub(branch.own_versions.get()) * granule),
         reserved_bytes: reserved.unwrap_or(0),
-        reclaimed_bytes: branch.as_ref().map_or(0, |branch| branch.punched.get() * granule),
+        reclaimed_bytes: branch.as_ref().map_or(0, |branch| branch.unmapped.get() * granule),
         snapshots: snapshots.collect(),
     }
 }

@@ -11,13 +11,13 @@ use crate::family::plan::{ClonePlan, Provisioning, ThinPlan};
 use crate::layout::{BLOCK_BYTES, BODY_BYTES_MAX};
 use crate::space::SpaceMap;
 use crate::store::Change;
-use crate::thin::{ThinVolume, Viewer};
+use crate::thin::{BranchView, ThinVolume};
 use block::BlockDevice;
 use std::rc::Rc;
 use uuid::Uuid;
 
 /// Default granule size in bytes.
-const GRANULE_BYTES_USUAL: u32 = 64 << 10;
+const GRANULE_BYTES_DEFAULT: u32 = 64 << 10;
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// Creates a thin volume without mapped granules and opens it.
@@ -46,7 +46,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// `CatalogLost`.
     pub async fn complete_volume(&self, id: Uuid) -> Result<(), PoolError> {
         let ((), change) = self.shared.store.change(|catalog| {
-            let record = catalog.branch_mut(id).filter(|branch| !branch.dying).ok_or(PoolError::VolumeUnknown(id))?;
+            let record =
+                catalog.branch_mut(id).filter(|branch| !branch.deleting).ok_or(PoolError::VolumeUnknown(id))?;
             record.partial = false;
             // Record and flag change in one commit: the volume is complete, or the copy can continue.
             catalog.copies.remove(&id);
@@ -77,9 +78,9 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         // Includes the first slab of the map, which is returned on refusal.
         let needed_bytes = family.map_slab_bytes() + family.missing_bytes(0, 0);
         // Volume and reservation are one commit, so that a thick volume never exists without its space.
-        let undone = self.shared.attempt(|| {
+        let undone = self.shared.without_space_events(|| {
             let settled = family.reserve_data(0).and_then(|()| family.make_room_in_map(0));
-            settled.is_err().then(|| self.forget_family(id)).transpose()
+            settled.is_err().then(|| self.remove_family(id)).transpose()
         })?;
         if let Some(undone) = undone {
             let error = self.full(needed_bytes);
@@ -89,12 +90,12 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         self.shared.store.committed(change).await?;
         // The first checkpoint writes a head, so that opening after a crash finds a formatted map.
         family.checkpoint().await.map_err(|error| error.into_pool_error(id))?;
-        self.shared.look_at_space();
+        self.shared.check_space_thresholds();
         self.open_thin_volume(id).await
     }
 
     /// Removes a family without open devices from the catalog.
-    fn forget_family(&self, id: Uuid) -> Result<Change, PoolError> {
+    fn remove_family(&self, id: Uuid) -> Result<Change, PoolError> {
         self.families.forget(id);
         let ((), change) = self.shared.store.change(|catalog| {
             catalog.families.retain(|family| family.id != id);
@@ -115,14 +116,13 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     pub async fn open_thin_volume(&self, id: Uuid) -> Result<Rc<ThinVolume<D, G>>, PoolError> {
         // Uncommitted volumes must not be used, or data of a volume could be acknowledged that a crash undoes.
         self.shared.store.committed(self.shared.store.latest()).await?;
-        let family = self
-            .shared
-            .store
-            .look(|catalog| catalog.branch(id).filter(|(_, branch)| !branch.dying).map(|(family, _)| family.id));
+        let family = self.shared.store.with_catalog(|catalog| {
+            catalog.branch(id).filter(|(_, branch)| !branch.deleting).map(|(family, _)| family.id)
+        });
         let family = self.families.family(family.ok_or(PoolError::VolumeUnknown(id))?).await?;
         self.families.unlock(&family)?;
         let branch = family.branches.of_volume(id).ok_or(PoolError::VolumeUnknown(id))?;
-        Ok(self.families.device(id, || ThinVolume::new(family, branch, id, Viewer::Volume)))
+        Ok(self.families.device(id, || ThinVolume::new(family, branch, id, BranchView::Volume)))
     }
 
     /// Opens the snapshot as a read-only device.
@@ -130,10 +130,10 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// *Errors*: `SnapshotUnknown`, and as [`Pool::open_thin_volume`].
     pub async fn open_snapshot(&self, id: Uuid) -> Result<Rc<ThinVolume<D, G>>, PoolError> {
         self.shared.store.committed(self.shared.store.latest()).await?;
-        let found = self.shared.store.look(|catalog| {
+        let found = self.shared.store.with_catalog(|catalog| {
             let (family, branch, snapshot) = catalog.snapshot(id)?;
             let (epoch, size_bytes, mapped) = (snapshot.epoch, snapshot.size_bytes, snapshot.mapped);
-            Some((family.id, branch.id, Viewer::Snapshot { epoch, size_bytes, mapped }))
+            Some((family.id, branch.id, BranchView::Snapshot { epoch, size_bytes, mapped }))
         });
         let (family, volume, viewer) = found.ok_or(PoolError::SnapshotUnknown(id))?;
         let family = self.families.family(family).await?;
@@ -148,7 +148,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// `TooManyVolumes`, `TooDeep`, `Full`, `CatalogFull`, `CatalogLost`.
     pub async fn create_clone(&self, plan: ClonePlan) -> Result<Rc<ThinVolume<D, G>>, PoolError> {
         let unknown = PoolError::SnapshotUnknown(plan.snapshot);
-        let found = self.shared.store.look(|catalog| {
+        let found = self.shared.store.with_catalog(|catalog| {
             let (family, _, snapshot) = catalog.snapshot(plan.snapshot)?;
             Some((family.id, snapshot.size_bytes, snapshot.mapped))
         });
@@ -189,16 +189,18 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             Ok(())
         })?;
         family.follow_catalog();
-        family.need(change);
+        family.require_commit(change);
         self.shared.store.committed(change).await?;
-        self.shared.look_at_space();
+        self.shared.check_space_thresholds();
         self.open_thin_volume(plan.id).await
     }
 
     /// Grows the volume to `size_bytes`; see [`Pool::resize_volume`].
     pub(super) async fn resize_thin(&self, id: Uuid, size_bytes: u64) -> Result<(), PoolError> {
-        let found = self.shared.store.look(|catalog| {
-            catalog.branch(id).map(|(family, branch)| (family.id, branch.size_bytes, branch.block_bytes, branch.dying))
+        let found = self.shared.store.with_catalog(|catalog| {
+            catalog
+                .branch(id)
+                .map(|(family, branch)| (family.id, branch.size_bytes, branch.block_bytes, branch.deleting))
         });
         let Some((family, bytes, block_bytes, false)) = found else { return Err(PoolError::VolumeUnknown(id)) };
         if size_bytes < bytes {
@@ -227,9 +229,9 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// Deletes the volume; see [`Pool::delete_volume`]. The space of a clone is freed by [`Pool::tend`], that
     /// of a volume alone at once.
     pub(super) async fn delete_thin(&self, id: Uuid) -> Result<(), PoolError> {
-        let found = self.shared.store.look(|catalog| {
+        let found = self.shared.store.with_catalog(|catalog| {
             let (family, branch) = catalog.branch(id)?;
-            Some((family.id, branch.dying, branch.snapshots.len(), family.branches.len()))
+            Some((family.id, branch.deleting, branch.snapshots.len(), family.branches.len()))
         });
         let Some((family, false, snapshots, branches)) = found else { return Err(PoolError::VolumeUnknown(id)) };
         if snapshots > 0 {
@@ -249,13 +251,13 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             }
             // Name and UUID are free at once; the record stays until its space is freed.
             record.name = format!("deleted {}", record.id);
-            record.dying = true;
+            record.deleting = true;
             record.cleaning += 1;
             Ok(())
         })?;
         if let Some(family) = self.families.opened(family) {
             family.follow_catalog();
-            family.need(change);
+            family.require_commit(change);
         }
         self.shared.store.committed(change).await
     }
@@ -263,7 +265,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     async fn delete_family(&self, id: Uuid) -> Result<(), PoolError> {
         if let Some(family) = self.families.opened(id) {
             // Commits in progress must end before its slabs are allocated to another volume.
-            family.rest().await;
+            family.drain().await;
         }
         let ((), change) = self.shared.store.change(|catalog| {
             let record = catalog.family(id).ok_or(PoolError::VolumeUnknown(id))?;
@@ -276,7 +278,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         })?;
         self.families.forget(id);
         self.shared.store.committed(change).await?;
-        self.shared.look_at_space();
+        self.shared.check_space_thresholds();
         Ok(())
     }
 }
@@ -288,7 +290,7 @@ fn draft(plan: &ThinPlan, catalog: &Catalog, birth: u64, log_blocks: u32) -> Res
         return Err(PoolError::VolumeBlockSize(plan.block_bytes));
     }
     admit_bytes(plan.size_bytes, plan.block_bytes)?;
-    let granule_bytes = if plan.granule_bytes == 0 { GRANULE_BYTES_USUAL } else { plan.granule_bytes };
+    let granule_bytes = if plan.granule_bytes == 0 { GRANULE_BYTES_DEFAULT } else { plan.granule_bytes };
     let groups = catalog.groups.iter().filter(|group| group.role == GroupRole::Data);
     // A granule must fit in a slab of every group that the family may use.
     let slab_blocks = groups.map(|group| group.slab_blocks).min().unwrap_or(0);
@@ -339,7 +341,7 @@ fn first_branch(id: Uuid, name: &str, number: u32, created_at: u64, thick: bool,
         block_bytes: 512,
         thick,
         zero_detection,
-        dying: false,
+        deleting: false,
         partial: false,
         created_at,
         epoch: 1,

@@ -8,7 +8,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// What is allocated later is written completely before it is read.
     #[must_use]
     pub fn allocated(&self, group: u16) -> Vec<Extent> {
-        let mut runs: Vec<Extent> = self.shared.store.look(|catalog| {
+        let mut runs: Vec<Extent> = self.shared.store.with_catalog(|catalog| {
             let Some(record) = catalog.groups.get(usize::from(group)) else { return Vec::new() };
             let slab = u64::from(record.slab_blocks);
             let segments = catalog.volumes.iter().flat_map(|volume| &volume.segments);

@@ -1,6 +1,6 @@
 //! Creation, opening, resizing and deletion of segmented volumes.
 
-use super::{Gate, Pool};
+use super::{Pool, WriteGate};
 use crate::catalog::{Catalog, SEGMENTS_MAX, VOLUME_BYTES_MAX, VOLUMES_MAX, VolumeRecord};
 use crate::error::PoolError;
 use crate::label::NAME_BYTES_MAX;
@@ -54,7 +54,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             Ok(())
         })?;
         self.shared.store.committed(change).await?;
-        self.shared.look_at_space();
+        self.shared.check_space_thresholds();
         self.open_volume(id).await
     }
 
@@ -81,7 +81,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// *Durability*: when it returns. *Errors*: `VolumeUnknown`, `VolumeSize`, `VolumeTooLarge`,
     /// `VolumeShrink`, `Full`, `CatalogFull`, `CatalogLost`.
     pub async fn resize_volume(&self, id: Uuid, size_bytes: u64) -> Result<(), PoolError> {
-        if self.shared.store.look(|catalog| catalog.branch(id).is_some()) {
+        if self.shared.store.with_catalog(|catalog| catalog.branch(id).is_some()) {
             return self.resize_thin(id, size_bytes).await;
         }
         let stripes = self.stripe_bytes();
@@ -100,7 +100,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             Ok(())
         })?;
         self.shared.store.committed(change).await?;
-        self.shared.look_at_space();
+        self.shared.check_space_thresholds();
         if let Some(volume) = self.shared.opened(id) {
             volume.grow(size_bytes);
         }
@@ -111,14 +111,14 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     ///
     /// *Durability*: when it returns. *Errors*: `VolumeUnknown`, `HasSnapshots`, `CatalogLost`.
     pub async fn delete_volume(&self, id: Uuid) -> Result<(), PoolError> {
-        if self.shared.store.look(|catalog| catalog.branch(id).is_some()) {
+        if self.shared.store.with_catalog(|catalog| catalog.branch(id).is_some()) {
             self.delete_thin(id).await?;
             // Reservations of a deleted volume are not committed, but a later volume with the same UUID must
             // not inherit them.
             let forgotten = self.shared.store.change(|catalog| Ok(catalog.reservations.remove(&id)));
             return forgotten.map(drop);
         }
-        if self.shared.store.look(|catalog| catalog.volume(id).is_none()) {
+        if self.shared.store.with_catalog(|catalog| catalog.volume(id).is_none()) {
             return Err(PoolError::VolumeUnknown(id));
         }
         // Writes in flight must end before its slabs are allocated to another volume.
@@ -133,14 +133,14 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         })?;
         self.shared.open.borrow_mut().remove(&id);
         self.shared.store.committed(change).await?;
-        self.shared.look_at_space();
+        self.shared.check_space_thresholds();
         Ok(())
     }
 
     /// Full stripe size of each group in bytes, in order; one block where no volume can be.
     fn stripe_bytes(&self) -> Vec<u32> {
-        let groups = self.shared.store.look(|catalog| catalog.groups.len());
-        let stripe = |gate: &Gate<G>| gate.device().geometry().optimal_bytes;
+        let groups = self.shared.store.with_catalog(|catalog| catalog.groups.len());
+        let stripe = |gate: &WriteGate<G>| gate.device().geometry().optimal_bytes;
         let gates = self.shared.gates.iter().take(groups);
         gates.map(|gate| gate.get().map_or(BLOCK_BYTES, stripe)).collect()
     }

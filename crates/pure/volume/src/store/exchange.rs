@@ -3,7 +3,7 @@
 //! member like any other, because the members beside it may all be unable to take it; where the member alone misses it,
 //! the member is not failed. So a crash finds the member, or the joining disk after that, at most one commit behind.
 
-use super::{SINCE_NEXT, State, Store, Took};
+use super::{CommitResult, SINCE_NEXT, State, Store};
 use crate::catalog::{MemberRecord, MemberState};
 use uuid::Uuid;
 
@@ -22,7 +22,7 @@ impl<D> Store<D> {
     /// is `new`, that is durable with the latest change.
     pub(crate) fn exchange(&self, old: Uuid, new: Uuid) {
         let mut state = self.state.borrow_mut();
-        assert!(state.guests.contains(&new), "a disk gets commits before it gets a place");
+        assert!(state.joining.contains(&new), "a disk gets commits before it gets a place");
         let before = state.exchange.replace(Exchange { old, new });
         assert!(before.is_none(), "one member is exchanged at a time");
     }
@@ -36,7 +36,7 @@ impl<D> Store<D> {
 impl<D> State<D> {
     /// Makes the exchange after a commit that went to its joining disk, or gives it up. Returns the member that has
     /// lost its place.
-    pub(super) fn exchange_after(&mut self, outcome: &[Took<D>]) -> Option<Uuid> {
+    pub(super) fn exchange_after(&mut self, outcome: &[CommitResult<D>]) -> Option<Uuid> {
         let Exchange { old, new } = self.exchange?;
         let took = outcome.iter().find(|took| took.id == new)?;
         self.exchange = None;
@@ -48,7 +48,7 @@ impl<D> State<D> {
         if self.catalog.must_announce() {
             self.catalog.written = Some(SINCE_NEXT);
         }
-        self.guests.retain(|guest| *guest != new);
+        self.joining.retain(|guest| *guest != new);
         Some(old)
     }
 }

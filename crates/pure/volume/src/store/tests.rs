@@ -2,7 +2,7 @@ use super::*;
 use crate::catalog::{GroupRecord, GroupRole, MemberRecord, PoolPhase};
 use crate::tests::disk::{Event, Image, Journal, SimDisk, block_on};
 use block::Blocks;
-use shard::WANT_OF_SPACE_PAUSES;
+use shard::NO_SPACE_PAUSES;
 use std::cell::RefCell as Cell;
 use std::pin::pin;
 
@@ -121,7 +121,7 @@ fn commit_that_misses_a_disk_fails_it_on_the_others_before_it_is_done() {
     assert_eq!(block_on(store.committed(change)), Ok(()));
     assert_eq!(store.generation(), 7);
     assert_eq!(*heard.borrow(), [Uuid::from_u128(101)]);
-    let member = store.look(|catalog| *catalog.member(Uuid::from_u128(101)).expect("it is there"));
+    let member = store.with_catalog(|catalog| *catalog.member(Uuid::from_u128(101)).expect("it is there"));
     assert_eq!((member.state, member.since), (MemberState::Failed, 7));
 }
 
@@ -130,7 +130,7 @@ fn commit_that_misses_a_disk_fails_it_on_the_others_before_it_is_done() {
 fn commit_that_misses_a_disk_which_its_group_cannot_spare_fails_nobody() {
     for (disks, is_lost) in [(3, false), (2, true)] {
         let (store, handles, journal) = store(disks);
-        store.spare(Rc::new(|_, present| present.iter().filter(|there| **there).count() >= 2));
+        store.set_tolerance(Rc::new(|_, present| present.iter().filter(|there| **there).count() >= 2));
         let heard = Rc::new(Cell::new(0));
         let hear = heard.clone();
         store.on_failed(Rc::new(move |_| *hear.borrow_mut() += 1));
@@ -138,7 +138,7 @@ fn commit_that_misses_a_disk_which_its_group_cannot_spare_fails_nobody() {
         let change = raise_epoch(&store);
         let expected = if is_lost { Err(PoolError::CatalogLost) } else { Ok(()) };
         assert_eq!(block_on(store.committed(change)), expected);
-        let member = store.look(|catalog| *catalog.member(Uuid::from_u128(101)).expect("it is there"));
+        let member = store.with_catalog(|catalog| *catalog.member(Uuid::from_u128(101)).expect("it is there"));
         assert_eq!(member.state == MemberState::InService, is_lost, "of {disks}");
         assert_eq!(*heard.borrow(), 1, "its array hears of it all the same");
         let before = writes(&journal);
@@ -162,9 +162,9 @@ fn disk_that_refuses_for_want_of_space_is_asked_again() {
         disks[1].full.set(refusals);
         let change = raise_epoch(&store);
         assert_eq!(block_on(store.committed(change)), Ok(()));
-        let member = store.look(|catalog| *catalog.member(Uuid::from_u128(101)).expect("it is there"));
+        let member = store.with_catalog(|catalog| *catalog.member(Uuid::from_u128(101)).expect("it is there"));
         assert_eq!(member.state, state, "after {refusals} refusals");
-        assert_eq!(*waited.borrow(), WANT_OF_SPACE_PAUSES);
+        assert_eq!(*waited.borrow(), NO_SPACE_PAUSES);
     }
 }
 
@@ -196,7 +196,7 @@ fn late_error_of_a_disk_that_was_let_go_does_not_fail_the_one_in_its_place() {
     assert_eq!(block_on(commit), Ok(()));
     let change = raise_epoch(&store);
     assert_eq!(block_on(store.committed(change)), Ok(()));
-    let state = store.look(|catalog| catalog.member(lost).map(|member| member.state));
+    let state = store.with_catalog(|catalog| catalog.member(lost).map(|member| member.state));
     assert_eq!(state, Some(MemberState::InService));
 }
 

@@ -80,7 +80,7 @@ fn member_with_an_unreadable_block_of_its_metadata_is_current() {
         let world = World::of(images(2));
         Bad::Unreadable.strike(&world, block);
         let survey = world.survey();
-        let standings = survey.pools[0].groups[0].positions.iter().map(|position| position.standing);
+        let standings = survey.pools[0].groups[0].positions.iter().map(|position| position.state);
         assert_eq!(standings.collect::<Vec<_>>(), [DiskState::Current; 2], "block {block}");
         let damaged = survey.pools[0].damage().count();
         let is_label = HEAD_LABELS.contains(&block) || block == tail;

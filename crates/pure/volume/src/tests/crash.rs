@@ -183,7 +183,7 @@ impl Script {
     }
 
     fn take_back(&mut self, disk: usize) {
-        block_on(self.opened.pool.members().take_back(disk_id(disk))).expect("it is the last");
+        block_on(self.opened.pool.members().remove_last(disk_id(disk))).expect("it is the last");
         self.acknowledge();
     }
 
@@ -471,9 +471,9 @@ fn growing_life(prepare: impl Fn(&Disk)) -> Script {
     script.grow_group(1);
     script.add_log(2, &[3]);
     script.log(async |pool| pool.write_log().set(id(71)).await);
-    script.log(async |pool| pool.write_log().enter(id(71), volume_id(1)).await);
+    script.log(async |pool| pool.write_log().add_volume(id(71), volume_id(1)).await);
     script.log(async |pool| pool.write_log().abort(id(71), vec![volume_id(1)]).await);
-    script.log(async |pool| pool.write_log().settle(id(71)).await);
+    script.log(async |pool| pool.write_log().mark_settled(id(71)).await);
     script.log(async |pool| pool.write_log().remove_group().await.map(drop));
     script
 }

@@ -190,7 +190,7 @@ impl BlockDevice for SimDisk {
             optimal_bytes: 4096,
             volatile_cache: true,
             discard_zeroes: self.discard_zeroes.get(),
-            prefers_fresh: self.prefers_fresh.get(),
+            prefers_unlogged: self.prefers_fresh.get(),
         }
     }
 
@@ -233,7 +233,7 @@ impl BlockDevice for SimDisk {
     }
 
     /// Fresh write: until a flush has ended, the blocks may hold garbage or the data.
-    async fn write_fresh(&self, start: Lba, data: View) -> Result<Written, IoError> {
+    async fn write_unlogged(&self, start: Lba, data: View) -> Result<Written, IoError> {
         let extent = self.geometry().extent_of(start, data.len())?;
         self.turn(extent).await?;
         let mut garbage = Buf::recycled(data.len());

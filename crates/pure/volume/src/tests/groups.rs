@@ -35,7 +35,7 @@ fn written_back() -> (World, Opened, Uuid) {
     create(pool, 1, 1 << 20);
     block_on(pool.write_log().add_group(world.group(1, &[2, 3]).0, labelling())).unwrap();
     block_on(pool.write_log().set(id)).unwrap();
-    block_on(pool.write_log().enter(id, volume_id(1))).unwrap();
+    block_on(pool.write_log().add_volume(id, volume_id(1))).unwrap();
     (world, opened, id)
 }
 
@@ -158,8 +158,8 @@ fn member_is_added_behind_the_others_and_taken_back() {
     let all = [0, 1, 2].map(|disk| (disk_id(disk), MemberState::InService));
     assert_eq!(members(pool), all);
     assert_eq!(members(&World::of(world.images()).open().unwrap().pool), all);
-    assert_eq!(block_on(pool.members().take_back(disk_id(1))), Err(PoolError::MemberUnknown(disk_id(1))));
-    block_on(pool.members().take_back(disk_id(2))).unwrap();
+    assert_eq!(block_on(pool.members().remove_last(disk_id(1))), Err(PoolError::MemberUnknown(disk_id(1))));
+    block_on(pool.members().remove_last(disk_id(2))).unwrap();
     assert_eq!(members(&World::of(world.images()).open().unwrap().pool), all[..2]);
     assert!(matches!(block_on(probe(&world.disks[2])).contents, crate::Contents::Blank));
 }
@@ -176,9 +176,9 @@ fn log_group_has_no_slabs_and_goes_only_when_nobody_needs_it() {
     assert_eq!((pool.write_log().group(), pool.write_log().record(), pool.status().bytes), (Some(1), None, 47 << 20));
     assert!(pool.group(1).is_none(), "no volume lies there");
     block_on(pool.write_log().set(id)).unwrap();
-    block_on(pool.write_log().enter(id, volume_id(1))).unwrap();
-    assert_eq!(block_on(pool.write_log().enter(Uuid::from_u128(69), volume_id(1))), Err(PoolError::LogUnknown));
-    assert_eq!(block_on(pool.write_log().enter(id, volume_id(2))), Err(PoolError::VolumeUnknown(volume_id(2))));
+    block_on(pool.write_log().add_volume(id, volume_id(1))).unwrap();
+    assert_eq!(block_on(pool.write_log().add_volume(Uuid::from_u128(69), volume_id(1))), Err(PoolError::LogUnknown));
+    assert_eq!(block_on(pool.write_log().add_volume(id, volume_id(2))), Err(PoolError::VolumeUnknown(volume_id(2))));
     assert_eq!(block_on(pool.write_log().remove_group()), Err(PoolError::LogInUse(1)));
     assert_eq!(block_on(pool.write_log().set(Uuid::from_u128(71))), Err(PoolError::LogInUse(1)));
     let record = LogRecord { group: 1, id, state: LogState::Live, volumes: vec![volume_id(1)] };
@@ -202,22 +202,22 @@ fn log_that_was_abandoned_names_who_lost_data_until_somebody_heard_it() {
     [1, 2, 3].into_iter().for_each(|number| create(pool, number, 1 << 20));
     block_on(pool.write_log().add_group(world.group(1, &[2]).0, labelling())).unwrap();
     block_on(pool.write_log().set(id)).unwrap();
-    block_on(pool.write_log().enter(id, volume_id(1))).unwrap();
+    block_on(pool.write_log().add_volume(id, volume_id(1))).unwrap();
     let lost = vec![volume_id(3), volume_id(2), volume_id(2), volume_id(9)];
     block_on(pool.write_log().abort(id, lost)).unwrap();
     assert_eq!(
-        block_on(pool.write_log().enter(id, volume_id(1))),
+        block_on(pool.write_log().add_volume(id, volume_id(1))),
         Err(PoolError::LogUnknown),
         "it is never used again"
     );
     let again = World::of(world.images()).open().unwrap().pool;
     let log = again.write_log().record().unwrap();
     assert_eq!((log.state, log.volumes), (LogState::Abandoned, vec![volume_id(2), volume_id(3)]));
-    block_on(again.write_log().leave(volume_id(2))).unwrap();
+    block_on(again.write_log().remove_volume(volume_id(2))).unwrap();
     assert_eq!(block_on(again.write_log().set(Uuid::from_u128(71))), Err(PoolError::LogInUse(1)));
-    block_on(again.write_log().settle(id)).unwrap();
+    block_on(again.write_log().mark_settled(id)).unwrap();
     block_on(again.write_log().set(Uuid::from_u128(71))).unwrap();
-    assert_eq!(block_on(again.write_log().settle(id)), Err(PoolError::LogUnknown));
+    assert_eq!(block_on(again.write_log().mark_settled(id)), Err(PoolError::LogUnknown));
 }
 
 #[test]
@@ -227,13 +227,13 @@ fn log_whose_disks_are_away_is_waited_for_and_there_again_whenever_the_power_wen
     create(pool, 1, 1 << 20);
     block_on(pool.write_log().add_group(world.group(1, &[2]).0, labelling())).unwrap();
     block_on(pool.write_log().set(id)).unwrap();
-    block_on(pool.write_log().enter(id, volume_id(1))).unwrap();
+    block_on(pool.write_log().add_volume(id, volume_id(1))).unwrap();
     let begin = world.images();
     let state = |opened: &Opened| (opened.pool.write_log().record().unwrap().state, members(&opened.pool)[2].1);
     let without = World::of(begin.clone());
     let opened = without.open_with(&[0, 1]).unwrap();
-    assert_eq!(state(&opened), (LogState::Away, MemberState::Missing));
-    assert_eq!(block_on(opened.pool.write_log().enter(id, volume_id(1))), Err(PoolError::LogUnknown));
+    assert_eq!(state(&opened), (LogState::Missing, MemberState::Missing));
+    assert_eq!(block_on(opened.pool.write_log().add_volume(id, volume_id(1))), Err(PoolError::LogUnknown));
     assert_eq!(block_on(opened.pool.write_log().set(Uuid::from_u128(71))), Err(PoolError::LogInUse(1)));
     // Its disk is soon older than any that could be trusted.
     (2..5).for_each(|number| create(&opened.pool, number, 1 << 20));
@@ -279,11 +279,11 @@ fn log_that_is_back_while_its_pool_is_open_goes_on_and_is_lost_by_no_power_cut()
     let log_of = |pool: &TestPool| (pool.write_log().record().unwrap().state, [members(pool)[2].1, members(pool)[3].1]);
     let found = |order: &[usize]| away.survey_of(order).pools.remove(0);
     let back =
-        |order: &[usize]| block_on(pool.write_log().take_up(&found(order), |place| away.disks[order[place]].clone()));
+        |order: &[usize]| block_on(pool.write_log().reattach(&found(order), |place| away.disks[order[place]].clone()));
     assert_eq!(back(&[0, 1]), Err(PoolError::LogUnknown), "nobody is back");
     assert_eq!(back(&[1, 3, 0, 2]), Ok(()));
     assert_eq!(log_of(&pool), (live, [in_service; 2]));
-    block_on(pool.write_log().enter(id, volume_id(2))).unwrap();
+    block_on(pool.write_log().add_volume(id, volume_id(2))).unwrap();
     assert_eq!(back(&[0, 1, 2, 3]), Err(PoolError::LogUnknown), "it is not away");
     let mut states = 0;
     let (mut power, mut random) = (PowerCut::of(begin), Random(9));
@@ -303,7 +303,7 @@ fn disk_of_a_log_that_went_on_without_it_is_not_believed() {
     drop(opened);
     let pool = world.open_with(&[0, 1]).unwrap().pool;
     let found = world.survey_of(&[0, 1, 2]).pools.remove(0);
-    block_on(pool.write_log().take_up(&found, |place| world.disks[place].clone())).unwrap();
+    block_on(pool.write_log().reattach(&found, |place| world.disks[place].clone())).unwrap();
     let log_of = |pool: &TestPool| (pool.write_log().record().unwrap().state, [members(pool)[2].1, members(pool)[3].1]);
     let alone = (LogState::Live, [MemberState::InService, MemberState::Missing]);
     assert_eq!(log_of(&pool), alone);
@@ -322,7 +322,7 @@ fn disk_of_a_log_that_was_given_up_before_the_log_went_away_is_not_believed() {
         (opened.pool.write_log().record().unwrap().state, states)
     };
     let (failed, missing) = (MemberState::Failed, MemberState::Missing);
-    assert_eq!(found(&[0, 1, 2]), (LogState::Away, vec![failed, missing]), "it lacks what came later");
+    assert_eq!(found(&[0, 1, 2]), (LogState::Missing, vec![failed, missing]), "it lacks what came later");
     assert_eq!(found(&[0, 1, 2, 3]), (LogState::Live, vec![failed, MemberState::InService]));
     // The same after the pool was open without one disk, and the other one was lost later.
     let (world, opened) = one_group(4);
@@ -334,7 +334,7 @@ fn disk_of_a_log_that_was_given_up_before_the_log_went_away_is_not_believed() {
     let opened = world.open_with(&[0, 1, 2]).unwrap();
     assert_eq!(
         (opened.pool.write_log().record().unwrap().state, members(&opened.pool)[2].1),
-        (LogState::Away, missing)
+        (LogState::Missing, missing)
     );
 }
 

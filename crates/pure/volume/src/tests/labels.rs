@@ -2,7 +2,7 @@
 
 use super::disk::block_on;
 use super::world::{DISK_BLOCKS, World, disk_id, volume_id};
-use crate::{Decayed, VolumePlan};
+use crate::{DamagedMetadata, VolumePlan};
 
 #[test]
 fn members_whose_label_or_catalog_decayed_unseen_get_it_back_by_a_scrub() {
@@ -26,7 +26,7 @@ fn members_whose_label_or_catalog_decayed_unseen_get_it_back_by_a_scrub() {
             let bytes = if at > 8 * MIB { &rot[..4096] } else { &rot[..] };
             world.disks[1].scribble(at, bytes);
         }
-        let decayed = |label, catalog| vec![(disk_id(1), Decayed { label, catalog })];
+        let decayed = |label, catalog| vec![(disk_id(1), DamagedMetadata { label, catalog })];
         let expected = [decayed(true, true), decayed(true, true), decayed(false, true), vec![]][case].clone();
         let scrub = || block_on(opened.pool.members().scrub(1_700_000_001, "blockyard 0.1.0")).unwrap();
         assert_eq!(scrub(), expected, "case {case}");

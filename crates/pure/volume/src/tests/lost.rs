@@ -7,18 +7,18 @@ use super::families::rig::{
 };
 use super::world::{Opened, volume_id};
 use crate::catalog::{LOST_RUNS_MAX, LostRecord};
-use crate::{Holder, Holdings, PoolError, VolumePlan};
+use crate::{BlockUser, BlockUses, PoolError, VolumePlan};
 use block::{BlockDevice, Buf, Extent, Lba};
 use std::collections::BTreeMap;
 
 /// Users of the whole group among volumes and snapshots.
-fn holders(opened: &Opened) -> Holdings {
+fn holders(opened: &Opened) -> BlockUses {
     let all = opened.groups[0].geometry().all();
-    block_on(opened.pool.holders(0, &[all], usize::MAX))
+    block_on(opened.pool.find_block_users(0, &[all], usize::MAX))
 }
 
-fn blocks_of(held: &Holdings, holder: Holder) -> u64 {
-    held.found.iter().filter(|one| one.holder == holder).map(|one| one.extent.len.0).sum()
+fn blocks_of(held: &BlockUses, holder: BlockUser) -> u64 {
+    held.found.iter().filter(|one| one.user == holder).map(|one| one.extent.len.0).sum()
 }
 
 fn read(device: &impl BlockDevice, extent: Extent) -> Vec<u8> {
@@ -41,20 +41,20 @@ fn holders_of_blocks_are_the_volumes_snapshots_and_clones_that_show_them() {
     let held = holders(&opened);
     assert!(held.complete);
     let (live, shot, clone) =
-        (Holder::Volume(volume_id(1)), Holder::Snapshot(snapshot_id(1)), Holder::Volume(volume_id(2)));
+        (BlockUser::Volume(volume_id(1)), BlockUser::Snapshot(snapshot_id(1)), BlockUser::Volume(volume_id(2)));
     assert_eq!([live, shot, clone].map(|one| blocks_of(&held, one)), [3 * GRANULE, 4 * GRANULE, 4 * GRANULE]);
-    assert!(blocks_of(&held, Holder::Map(volume_id(1))) > 0, "the map lies there, too");
+    assert!(blocks_of(&held, BlockUser::Map(volume_id(1))) > 0, "the map lies there, too");
     for one in &held.found {
-        let there = match one.holder {
-            Holder::Volume(id) if id == volume_id(1) => read(&*volume, one.extent),
-            Holder::Volume(_) => read(&*open(pool, 2), one.extent),
-            Holder::Snapshot(_) => read(&*open_snapshot(pool, 1), one.extent),
-            Holder::Map(_) => continue,
+        let there = match one.user {
+            BlockUser::Volume(id) if id == volume_id(1) => read(&*volume, one.extent),
+            BlockUser::Volume(_) => read(&*open(pool, 2), one.extent),
+            BlockUser::Snapshot(_) => read(&*open_snapshot(pool, 1), one.extent),
+            BlockUser::Map(_) => continue,
         };
         assert_eq!(there, read(&*opened.groups[0], one.place), "{one:?}");
     }
-    let shared = held.found.iter().find(|one| one.holder == shot).unwrap().place;
-    let few = block_on(pool.holders(0, &[Extent { len: block::Blocks(1), ..shared }], 2));
+    let shared = held.found.iter().find(|one| one.user == shot).unwrap().place;
+    let few = block_on(pool.find_block_users(0, &[Extent { len: block::Blocks(1), ..shared }], 2));
     assert!(!few.complete && few.found.len() == 2, "{few:?}");
 }
 
@@ -63,9 +63,9 @@ fn blocks_of_a_deleted_volume_are_nobodys() {
     let (_world, opened) = mirror();
     block_on(opened.pool.create_thin_volume(thin_plan(1, 8 * GRANULE))).unwrap();
     write(&open(&opened.pool, 1), 0, GRANULE, 1).unwrap();
-    assert_eq!(blocks_of(&holders(&opened), Holder::Volume(volume_id(1))), GRANULE);
+    assert_eq!(blocks_of(&holders(&opened), BlockUser::Volume(volume_id(1))), GRANULE);
     block_on(opened.pool.delete_volume(volume_id(1))).unwrap();
-    assert_eq!(blocks_of(&holders(&opened), Holder::Volume(volume_id(1))), 0);
+    assert_eq!(blocks_of(&holders(&opened), BlockUser::Volume(volume_id(1))), 0);
     run_maintenance(&opened.pool);
 }
 
@@ -82,9 +82,9 @@ fn holders_of_blocks_in_segments_are_found_over_all_columns() {
     let _ = block_on(volume.write(Lba(0), Buf::copy_of(&content).freeze())).unwrap();
     let mut found = 0;
     for (group, device) in (0..).zip(&opened.groups) {
-        let held = block_on(opened.pool.holders(group, &[device.geometry().all()], usize::MAX));
+        let held = block_on(opened.pool.find_block_users(group, &[device.geometry().all()], usize::MAX));
         for one in &held.found {
-            assert_eq!(one.holder, Holder::Volume(id));
+            assert_eq!(one.user, BlockUser::Volume(id));
             assert_eq!(read(&*volume, one.extent), read(&**device, one.place), "{one:?}");
             found += one.extent.len.0;
         }
@@ -95,14 +95,14 @@ fn holders_of_blocks_in_segments_are_found_over_all_columns() {
 #[test]
 fn lost_blocks_are_listed_until_the_list_says_otherwise_also_after_a_restart() {
     let (world, opened) = mirror();
-    assert_eq!(opened.pool.losses(), BTreeMap::new());
+    assert_eq!(opened.pool.lost_blocks(), BTreeMap::new());
     let lost = LostRecord { runs: vec![Extent::new(3, 2), Extent::new(9, 1)], more: 5 };
     block_on(opened.pool.store_lost(0, lost.clone())).unwrap();
     assert_eq!(block_on(opened.pool.store_lost(7, lost.clone())), Err(PoolError::GroupUnknown(7)));
     let (world, opened) = reopen(&world);
-    assert_eq!(opened.pool.losses(), [(0, lost)].into());
+    assert_eq!(opened.pool.lost_blocks(), [(0, lost)].into());
     block_on(opened.pool.store_lost(0, LostRecord::default())).unwrap();
-    assert_eq!(reopen(&world).1.pool.losses(), BTreeMap::new());
+    assert_eq!(reopen(&world).1.pool.lost_blocks(), BTreeMap::new());
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn lost_blocks_beyond_those_that_are_named_are_counted() {
     let (world, opened) = mirror();
     let runs = (0..LOST_RUNS_MAX as u64 + 10).map(|run| Extent::new(10 * run, 3)).collect();
     block_on(opened.pool.store_lost(0, LostRecord { runs, more: 1 })).unwrap();
-    let lost = reopen(&world).1.pool.losses().remove(&0).unwrap();
+    let lost = reopen(&world).1.pool.lost_blocks().remove(&0).unwrap();
     assert_eq!((lost.runs.len(), lost.more), (LOST_RUNS_MAX, 31));
     assert_eq!(lost.blocks(), 3 * LOST_RUNS_MAX as u64 + 31);
 }

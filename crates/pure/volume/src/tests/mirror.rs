@@ -73,7 +73,7 @@ impl<D: BlockDevice> Mirror<D> {
             for member in members {
                 let data = data.slice(at..at + bytes);
                 done = Ok(if fresh {
-                    member.write_fresh(part.start, data).await?
+                    member.write_unlogged(part.start, data).await?
                 } else {
                     member.write(part.start, data).await?
                 });
@@ -102,7 +102,7 @@ impl<D: BlockDevice> BlockDevice for Mirror<D> {
         self.write_parts(start, data, false).await
     }
 
-    async fn write_fresh(&self, start: Lba, data: View) -> Result<Written, IoError> {
+    async fn write_unlogged(&self, start: Lba, data: View) -> Result<Written, IoError> {
         self.write_parts(start, data, true).await
     }
 

@@ -2,7 +2,7 @@
 
 use super::disk::{Image, PowerCut, Random, block_on};
 use super::world::{Opened, TestPool, World, disk_id, labelling, volume_id};
-use crate::{FoundPool, Loss, MemberState, PoolError, PoolRefusal, VolumePlan};
+use crate::{AssembledPool, FenceReason, MemberState, PoolError, PoolRefusal, VolumePlan};
 use block::{BlockDevice, Extent};
 use cluster::{Claim, Node};
 use std::cell::{Cell, RefCell};
@@ -13,14 +13,14 @@ pub(super) fn node(number: u128) -> Node {
     Node {
         id: Uuid::from_u128(500 + number),
         name: format!("node-{number}"),
-        seat: Uuid::from_u128(600 + number),
+        boot_instance: Uuid::from_u128(600 + number),
         machine: Some(Uuid::from_u128(800 + number)),
     }
 }
 
 /// The same node after a reboot.
 fn rebooted(number: u128) -> Node {
-    Node { seat: Uuid::from_u128(700 + number), ..node(number) }
+    Node { boot_instance: Uuid::from_u128(700 + number), ..node(number) }
 }
 
 /// Pool of two mirrors, created and owned by node 1.
@@ -31,7 +31,7 @@ pub(super) fn owned() -> (World, Opened) {
     (world, opened)
 }
 
-pub(super) fn found(world: &World) -> FoundPool {
+pub(super) fn found(world: &World) -> AssembledPool {
     world.survey().pools.remove(0)
 }
 
@@ -125,7 +125,7 @@ fn pool_taken_over_is_found_out_at_the_next_beat() {
     let hear = heard.clone();
     opened.pool.ownership().on_fenced(move |by| hear.borrow_mut().push(by.to_string()));
     let pool = take(&world, &node(2), true, || {}).unwrap();
-    assert_eq!(beat(&opened.pool), Err(PoolError::Fenced(Loss::Claimed { node: "node-2".into() })));
+    assert_eq!(beat(&opened.pool), Err(PoolError::Fenced(FenceReason::Claimed { node: "node-2".into() })));
     assert_eq!(block_on(opened.pool.create_volume(plan(1))).map(drop), Err(PoolError::CatalogLost));
     assert_eq!(*heard.borrow(), ["node node-2 has claimed the pool"]);
     assert_eq!(beat(&pool), Ok(true), "the new owner goes on");
@@ -144,7 +144,10 @@ fn pool_taken_over_is_found_out_at_the_next_commit_and_the_commit_is_not_made() 
     let _pool = take(&world, &node(2), true, || {}).unwrap();
     let before = world.images();
     assert_eq!(block_on(opened.pool.create_volume(plan(1))).map(drop), Err(PoolError::CatalogLost));
-    assert_eq!((heard.get(), opened.pool.ownership().fenced_by()), (1, Some(Loss::Claimed { node: "node-2".into() })));
+    assert_eq!(
+        (heard.get(), opened.pool.ownership().fenced_by()),
+        (1, Some(FenceReason::Claimed { node: "node-2".into() }))
+    );
     let slot = |image: &Image| {
         let world = World::of(vec![image.clone()]);
         let slots = crate::layout::SLOT_STARTS.map(|start| block_on(world.disks[0].read(Extent::new(start, 2))));

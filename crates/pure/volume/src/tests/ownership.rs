@@ -4,7 +4,7 @@ use super::disk::block_on;
 use super::owner::{beat, found, node, owned};
 use super::world::{World, disk_id};
 use crate::owner::{Claims, PLACES, write_mark};
-use crate::{Loss, Pool, PoolError};
+use crate::{FenceReason, Pool, PoolError};
 use cluster::Claim;
 use uuid::Uuid;
 
@@ -27,7 +27,7 @@ fn owner_whose_disks_become_another_pools_writes_nothing_more_to_them() {
     take_by_force(&world);
     let before = writes(&world);
     let Err(PoolError::Fenced(loss)) = beat(&opened.pool) else { panic!("it goes on") };
-    assert!(matches!(&loss, Loss::OtherLabel { pool_name, .. } if pool_name == "other"), "{loss}");
+    assert!(matches!(&loss, FenceReason::OtherLabel { pool_name, .. } if pool_name == "other"), "{loss}");
     assert_eq!(opened.pool.ownership().fenced_by(), Some(loss));
     block_on(opened.pool.ownership().release());
     assert!(beat(&opened.pool).is_err());
@@ -55,7 +55,7 @@ fn owner_is_fenced_by_one_mark_of_another_pool() {
     let (world, opened) = owned();
     let other = Claim { node: node(2).id, name: "node-2".into(), ..found(&world).owner().unwrap().clone() };
     block_on(write_mark(&*world.disks[3], Uuid::from_u128(2), disk_id(3), &other)).unwrap();
-    let lost = Loss::OtherMark { disk: disk_id(3), node: "node-2".into() };
+    let lost = FenceReason::OtherMark { disk: disk_id(3), node: "node-2".into() };
     assert_eq!(beat(&opened.pool), Err(PoolError::Fenced(lost)));
 }
 
@@ -70,7 +70,7 @@ fn owner_is_fenced_when_its_last_mark_is_missing_on_all_members_and_writes_it_an
         let lost: Vec<usize> = (0..4).filter(|disk| lost >> disk & 1 == 1).collect();
         lost.iter().for_each(|&disk| world.disks[disk].scribble(places, &zeros));
         if lost.len() == 4 {
-            assert_eq!(beat(&opened.pool), Err(PoolError::Fenced(Loss::MarkMissing)));
+            assert_eq!(beat(&opened.pool), Err(PoolError::Fenced(FenceReason::MarkMissing)));
             assert_eq!(writes(&world), before);
         } else {
             assert_eq!(beat(&opened.pool), Ok(true), "{lost:?}");

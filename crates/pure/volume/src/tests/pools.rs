@@ -6,7 +6,7 @@ use super::world::{
 };
 use crate::layout::{DATA_START, HEAD_LABELS, SLOT_STARTS, tail_label};
 use crate::{
-    Contents, DiskState, MemberState, NewDisk, Pool, PoolError, PoolSpace, Sectors, Volume, VolumePlan, probe,
+    Contents, DiskState, Emulated512, MemberState, NewDisk, Pool, PoolError, PoolSpace, Volume, VolumePlan, probe,
 };
 use block::{BlockDevice, Blocks, Buf, Extent, IoErrorKind, Lba, View};
 use futures_util::FutureExt;
@@ -165,8 +165,8 @@ fn volume_grows_while_it_is_open_and_refuses_to_shrink() {
 fn volume_of_odd_size_is_shown_exactly_through_sectors() {
     let (_world, opened) = two_groups();
     let volume = block_on(opened.pool.create_volume(plan(1, 1001 * 512))).unwrap();
-    let sectors = Sectors::new(volume.clone());
-    sectors.show(Blocks(volume.size_bytes() / 512));
+    let sectors = Emulated512::new(volume.clone());
+    sectors.set_capacity(Blocks(volume.size_bytes() / 512));
     assert_eq!(sectors.geometry().blocks, Blocks(1001));
     let _ = block_on(sectors.write(Lba(1000), View::zeroed(512))).unwrap();
     assert!(block_on(sectors.write(Lba(1001), View::zeroed(512))).is_err());
@@ -226,7 +226,7 @@ fn pool_refuses_a_disk_on_which_somebody_has_something_to_lose() {
     block_on(Pool::create(plan, groups)).unwrap();
     let survey = world.survey();
     assert_eq!(survey.pools.len(), 2, "the two disks have left the first pool");
-    assert!(survey.pools[0].groups[1].positions.iter().all(|position| position.standing == DiskState::Missing));
+    assert!(survey.pools[0].groups[1].positions.iter().all(|position| position.state == DiskState::Missing));
 }
 
 #[test]
@@ -330,7 +330,7 @@ fn disk_that_somebody_partitioned_is_not_believed() {
     let (world, _) = two_groups();
     world.disks[1].scribble(510, b"\x55\xaa");
     let survey = world.survey();
-    assert_eq!(survey.pools[0].groups[0].positions[1].standing, DiskState::Overwritten);
+    assert_eq!(survey.pools[0].groups[0].positions[1].state, DiskState::Overwritten);
     let opened = world.open().unwrap();
     assert_eq!(members(&opened.pool)[1], (disk_id(1), MemberState::Missing));
 }
@@ -348,12 +348,12 @@ fn member_that_failed_is_never_believed_again_and_its_replacement_is_filled() {
     block_on(pool.members().set_state(disk_id(1), MemberState::Failed)).unwrap();
     let back = block_on(pool.members().set_state(disk_id(1), MemberState::InService));
     assert!(matches!(back, Err(PoolError::MemberState { is: "failed", asked: "in service", .. })));
-    assert_eq!(world.survey().pools[0].groups[0].positions[1].standing, DiskState::Failed);
+    assert_eq!(world.survey().pools[0].groups[0].positions[1].state, DiskState::Failed);
     assert_eq!(replace(1, 2), Ok(()));
     let front = Blocks(512);
     block_on(pool.members().set_state(disk_id(2), MemberState::Rebuilding { front })).unwrap();
     let survey = World::of(world.images()).survey();
-    assert_eq!(survey.pools[0].groups[0].positions[1].standing, DiskState::Rebuilding { front });
+    assert_eq!(survey.pools[0].groups[0].positions[1].state, DiskState::Rebuilding { front });
     assert_eq!(survey.refused.len(), 1, "the old disk is nobody's");
     block_on(pool.members().set_state(disk_id(2), MemberState::InService)).unwrap();
     let reopened = world.open().unwrap();
@@ -466,9 +466,9 @@ fn slots_of_another_pool_left_on_a_disk_are_not_read() {
     let other = bytes_of(&*world.disks[0], SLOT_STARTS[0], 2);
     world.disks[1].scribble(SLOT_STARTS[0] * 4096, &other);
     let survey = world.survey();
-    assert_eq!(survey.pools[0].groups[0].positions[1].standing, DiskState::Current, "its other slot has the commit");
+    assert_eq!(survey.pools[0].groups[0].positions[1].state, DiskState::Current, "its other slot has the commit");
     world.disks[1].scribble(SLOT_STARTS[1] * 4096, &other);
-    assert_eq!(world.survey().pools[0].groups[0].positions[1].standing, DiskState::Stale);
+    assert_eq!(world.survey().pools[0].groups[0].positions[1].state, DiskState::Stale);
 }
 
 /// Action of an operator or a host.
@@ -578,7 +578,12 @@ impl Model {
         let is_later =
             |one: &crate::ThinStatus| one.provisioning == crate::Provisioning::Thin || !one.snapshots.is_empty();
         let is_taken_later = mapped.any(is_later);
-        let space = PoolSpace { bytes: status.bytes, free_bytes: status.free_bytes, volumes, is_taken_later };
+        let space = PoolSpace {
+            bytes: status.bytes,
+            free_bytes: status.free_bytes,
+            volumes,
+            allocates_on_write: is_taken_later,
+        };
         assert_eq!(self.pool.space(), space);
         for (&number, (_, model)) in &self.volumes {
             let volume = block_on(self.pool.open_volume(volume_id(number))).unwrap();

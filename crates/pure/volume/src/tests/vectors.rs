@@ -19,7 +19,7 @@ fn structures_of_a_disk_are_written_as_they_were() {
     let claim = Claim {
         node: Uuid::from_u128(5),
         name: "a".into(),
-        seat: Uuid::from_u128(6),
+        boot_instance: Uuid::from_u128(6),
         machine: Some(Uuid::from_u128(7)),
         epoch: 8,
         beat: 9,

@@ -4,8 +4,8 @@
 use super::disk::{Event, Image, Journal, SimDisk, block_on};
 use super::mirror::Mirror;
 use crate::{
-    CreatePool, DiskState, FoundPool, GroupPlan, GroupRecord, GroupRole, Labelling, MemberState, NewDisk, Pool,
-    PoolError, PoolKey, PoolRefusal, Probe, Survey, Window, assemble, probe,
+    AssembledPool, Assembly, CreatePool, DiskState, GroupPlan, GroupRecord, GroupRole, LabelParams, MemberState,
+    NewDisk, Pool, PoolError, PoolKey, PoolRefusal, Probe, Window, assemble, probe,
 };
 use block::{Blocks, Extent};
 use std::rc::Rc;
@@ -122,12 +122,12 @@ impl World {
         self.journal.borrow().iter().any(|event| matches!(event, Event::Write { .. }))
     }
 
-    pub(crate) fn survey(&self) -> Survey {
+    pub(crate) fn survey(&self) -> Assembly {
         self.survey_of(&(0..self.disks.len()).collect::<Vec<_>>())
     }
 
     /// Survey of the disks in `order`, which indexes them by their places in `order`.
-    pub(crate) fn survey_of(&self, order: &[usize]) -> Survey {
+    pub(crate) fn survey_of(&self, order: &[usize]) -> Assembly {
         let probes: Vec<Probe> = order.iter().map(|&disk| block_on(probe(&self.disks[disk]))).collect();
         assemble(&probes)
     }
@@ -151,13 +151,13 @@ impl World {
         Ok(Opened { pool, groups })
     }
 
-    pub(crate) fn mirrors(&self, found: &FoundPool, order: &[usize]) -> Vec<Group> {
+    pub(crate) fn mirrors(&self, found: &AssembledPool, order: &[usize]) -> Vec<Group> {
         let pairs = found.catalog.groups.iter().zip(&found.groups);
         pairs
             .filter(|(record, _)| record.role == GroupRole::Data)
             .map(|(record, group)| {
                 let members = group.positions.iter().map(|position| {
-                    let current = position.standing == DiskState::Current;
+                    let current = position.state == DiskState::Current;
                     position.probe.filter(|_| current).map(|probe| self.disks[order[probe]].clone())
                 });
                 group_of(record.level, members.collect(), crate::member_area(record.member_blocks))
@@ -175,8 +175,8 @@ pub(crate) fn one_is_enough(_: &GroupRecord, present: &[bool]) -> bool {
     present.contains(&true)
 }
 
-pub(crate) fn labelling() -> Labelling {
-    Labelling { now: 1_700_000_000, created_by: "blockyard 0.1.0".into(), force: false }
+pub(crate) fn labelling() -> LabelParams {
+    LabelParams { now: 1_700_000_000, created_by: "blockyard 0.1.0".into(), force: false }
 }
 
 /// Members of a pool and their states.

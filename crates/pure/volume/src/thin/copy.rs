@@ -19,28 +19,28 @@ const RUNS: usize = 256;
 
 /// Progress of a copy, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Copied {
+pub struct CopyProgress {
     /// Mapped bytes copied.
     pub bytes: u64,
     /// Bytes of the source processed, holes included.
-    pub looked_at_bytes: u64,
+    pub scanned_bytes: u64,
     /// Size of the source.
     pub total_bytes: u64,
 }
 
 /// Pieces in flight, and results not collected yet.
-struct UnderWay<F: Future> {
+struct PiecesInFlight<F: Future> {
     pieces: FuturesOrdered<F>,
     ended: VecDeque<F::Output>,
 }
 
-impl<F: Future> Default for UnderWay<F> {
+impl<F: Future> Default for PiecesInFlight<F> {
     fn default() -> Self {
         Self { pieces: FuturesOrdered::new(), ended: VecDeque::new() }
     }
 }
 
-impl<F: Future> UnderWay<F> {
+impl<F: Future> PiecesInFlight<F> {
     fn count(&self) -> usize {
         self.pieces.len() + self.ended.len()
     }
@@ -54,7 +54,7 @@ impl<F: Future> UnderWay<F> {
     }
 
     /// Waits for `other` while the pieces continue: they may hold locks that others wait for.
-    async fn beside<T>(&mut self, other: impl Future<Output = T>) -> T {
+    async fn drive_during<T>(&mut self, other: impl Future<Output = T>) -> T {
         let mut other = pin!(other);
         poll_fn(|cx| {
             while let Poll::Ready(Some(ended)) = self.pieces.poll_next_unpin(cx) {
@@ -78,8 +78,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> ThinVolume<D, G> {
         &self,
         target: &T,
         from: Blocks,
-        mut progress: impl AsyncFnMut(Copied) -> bool,
-    ) -> Result<Copied, IoError> {
+        mut progress: impl AsyncFnMut(CopyProgress) -> bool,
+    ) -> Result<CopyProgress, IoError> {
         let all = self.geometry().all();
         if target.geometry().block_bytes != BLOCK_BYTES {
             return Err(IoError::new(IoErrorKind::Unsupported, all));
@@ -89,7 +89,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> ThinVolume<D, G> {
             return Err(IoError::new(IoErrorKind::OutOfRange, all));
         }
         let bytes = |blocks: u64| blocks * u64::from(BLOCK_BYTES);
-        let mut copied = Copied { total_bytes: bytes(all.len.0), ..Copied::default() };
+        let mut copied = CopyProgress { total_bytes: bytes(all.len.0), ..CopyProgress::default() };
         let copy = |run: MappedRun| async move {
             if run.mapped {
                 let data = self.read(run.extent).await?.into_view();
@@ -100,20 +100,20 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> ThinVolume<D, G> {
         };
         // Pieces end in any order and are reported in the order of their addresses, so that progress can be
         // resumed.
-        let (mut pieces, mut under_way) = (pin!(self.pieces(from)), UnderWay::default());
+        let (mut pieces, mut under_way) = (pin!(self.pieces(from)), PiecesInFlight::default());
         let mut more = true;
         loop {
             // Keeps reads and writes overlapping with bounded memory.
             while more && under_way.count() < PIECES {
-                match under_way.beside(pieces.try_next()).await? {
+                match under_way.drive_during(pieces.try_next()).await? {
                     Some(run) => under_way.pieces.push_back(copy(run)),
                     None => more = false,
                 }
             }
             let Some(MappedRun { extent, mapped }) = under_way.next().await.transpose()? else { break };
             copied.bytes += if mapped { bytes(extent.len.0) } else { 0 };
-            copied.looked_at_bytes = bytes(extent.end().0);
-            if !under_way.beside(progress(copied)).await {
+            copied.scanned_bytes = bytes(extent.end().0);
+            if !under_way.drive_during(progress(copied)).await {
                 return Ok(copied);
             }
         }

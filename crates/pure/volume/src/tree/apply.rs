@@ -77,7 +77,7 @@ pub(crate) async fn apply<P: Pages>(
         Some(root) => (work.node(root.page, root.level, &changes).await?, root.level),
     };
     loop {
-        children = work.settle(children, level).await?;
+        children = work.balance(children, level).await?;
         if children.len() <= 1 {
             break;
         }
@@ -106,7 +106,7 @@ impl<P: Pages> Work<'_, P> {
     ) -> LocalBoxFuture<'b, Children<P::Error>> {
         Box::pin(async move {
             let page = load(self.pages, number, level).await?;
-            self.pages.give_up(number);
+            self.pages.release(number);
             if level == 0 {
                 let entries = merge(page.iter(), changes, &mut self.grown);
                 return Ok(self.leaves(entries));
@@ -129,13 +129,13 @@ impl<P: Pages> Work<'_, P> {
                     children.extend(self.node(page, level - 1, mine).await?);
                 }
             }
-            let children = self.settle(children, level - 1).await?;
+            let children = self.balance(children, level - 1).await?;
             Ok(self.inner(children))
         })
     }
 
     /// Merges children that are too small and stores them all, unless only one small child is left.
-    fn settle<'b>(&'b mut self, children: Vec<Child>, level: u8) -> LocalBoxFuture<'b, Children<P::Error>> {
+    fn balance<'b>(&'b mut self, children: Vec<Child>, level: u8) -> LocalBoxFuture<'b, Children<P::Error>> {
         Box::pin(async move {
             let least = (self.fanout / 3).max(2);
             let mut settled: Vec<Child> = Vec::with_capacity(children.len());
@@ -160,7 +160,7 @@ impl<P: Pages> Work<'_, P> {
 
     /// Merges two neighbors into one node, or into two of equal size.
     async fn join(&mut self, left: Child, right: Child, level: u8) -> Children<P::Error> {
-        let (left, right) = (self.open(left, level).await?, self.open(right, level).await?);
+        let (left, right) = (self.load_node(left, level).await?, self.load_node(right, level).await?);
         match (left, right) {
             (Body::Leaf(mut entries), Body::Leaf(more)) => {
                 entries.extend(more);
@@ -169,7 +169,7 @@ impl<P: Pages> Work<'_, P> {
             // A small child at the seam may be merged with its new neighbor, hence the second `settle`.
             (Body::Inner(mut children), Body::Inner(more)) => {
                 children.extend(more);
-                let children = self.settle(children, level - 1).await?;
+                let children = self.balance(children, level - 1).await?;
                 Ok(self.inner(children))
             }
             _ => unreachable!("opened nodes of one level are of one kind"),
@@ -177,10 +177,10 @@ impl<P: Pages> Work<'_, P> {
     }
 
     /// Content of a node, which is loose from now on.
-    async fn open(&mut self, child: Child, level: u8) -> Result<Body, P::Error> {
+    async fn load_node(&mut self, child: Child, level: u8) -> Result<Body, P::Error> {
         let Body::Stored { page: number, .. } = child.body else { return Ok(child.body) };
         let page = load(self.pages, number, level).await?;
-        self.pages.give_up(number);
+        self.pages.release(number);
         if level == 0 {
             return Ok(Body::Leaf(page.iter().collect()));
         }
@@ -212,7 +212,7 @@ impl<P: Pages> Work<'_, P> {
     async fn finish_root(&mut self, mut top: Child, mut level: u8) -> Result<Root, P::Error> {
         // Levels with a single child are dropped.
         while level > 0 && top.count() == 1 {
-            let Body::Inner(mut children) = self.open(top, level).await? else {
+            let Body::Inner(mut children) = self.load_node(top, level).await? else {
                 unreachable!("a node above the leaves has children")
             };
             top = children.pop().expect("it has one child");

@@ -23,7 +23,7 @@ pub(crate) enum Counter {
     /// Granules mapped in the branch, with its current epoch.
     Mapped = 0,
     /// Versions with data in the branch's current epoch.
-    Fresh = 1,
+    OwnVersions = 1,
     /// Versions that only the snapshot of the epoch sees.
     Exclusive = 2,
     /// Versions with data in the whole family; branch and epoch are 0.
@@ -32,7 +32,7 @@ pub(crate) enum Counter {
 
 impl Counter {
     pub(crate) fn of(code: u32) -> Option<Self> {
-        [Self::Mapped, Self::Fresh, Self::Exclusive, Self::Allocated].into_iter().find(|&one| one as u32 == code)
+        [Self::Mapped, Self::OwnVersions, Self::Exclusive, Self::Allocated].into_iter().find(|&one| one as u32 == code)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Encoding of a tree node as a page of 4096 bytes.
 
 use super::{Damage, Key};
-use block::sealed::{Format, NotSealed};
+use block::frame::{Format, FrameError};
 use block::{Buf, View};
 use zerocopy::little_endian::{U16, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -125,7 +125,7 @@ impl Entry {
 /// Verifies and parses the page in `bytes`; also returns the generation that wrote it.
 pub(crate) fn parse_page(bytes: View, family: [u8; 16], birth: u64, number: u64) -> Result<(Page, u64), Damage> {
     let header = FORMAT.parse::<Header>(&bytes).map_err(|not| match not {
-        NotSealed::Damaged => Damage("a page has a wrong checksum"),
+        FrameError::Damaged => Damage("a page has a wrong checksum"),
         _ => Damage("there is no page where one should be"),
     })?;
     // A page of an earlier family on the same slabs has a valid checksum, so its owner is compared.

@@ -28,7 +28,7 @@ impl Pages for Memory {
         Ok(number)
     }
 
-    fn give_up(&self, number: u64) {
+    fn release(&self, number: u64) {
         assert!(self.given_up.borrow_mut().insert(number), "page {number} is given up twice");
     }
 }

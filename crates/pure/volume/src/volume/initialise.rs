@@ -23,7 +23,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Volume<D, G> {
     pub(super) async fn initialise(&self, id: SlabId) -> Result<(), IoError> {
         // A sequential load then commits once for many slabs; writing zeros ahead would cost too much.
         let ahead = if self.geometry().discard_zeroes { AHEAD } else { 1 };
-        let end = id.slab.saturating_add(ahead).min(self.map.borrow().slabs_beside(id));
+        let end = id.slab.saturating_add(ahead).min(self.map.borrow().slabs_in_segment(id));
         assert!(id.slab < end, "a slab that is made ready is one of its segment");
         // One write initializes the slab; others of the same slab wait for it.
         let _filling = self.filling.exclusive(number(id)..number(SlabId { slab: end, ..id })).await;
@@ -58,7 +58,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Volume<D, G> {
         let (group, extent) = self.map.borrow().slab(id);
         let refused = |_| IoError::new(IoErrorKind::ReadOnly, extent);
         // Zeroing is a write as well: the group must be dirty before it.
-        let _writing = self.shared.begin_write(group).await.map_err(refused)?;
+        let _writing = self.shared.start_write(group).await.map_err(refused)?;
         let device = self.shared.gate(group).device();
         let geometry = device.geometry();
         if geometry.discard_zeroes {

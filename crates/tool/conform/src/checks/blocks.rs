@@ -1,8 +1,8 @@
 //! Checks of read-only block commands: READ CAPACITY, READ, VERIFY, GET LBA STATUS.
 
 use super::writes::send_whole;
-use crate::session::{Done, Session};
-use crate::{Aim, Finding, Found, ensure};
+use crate::session::{CommandResult, Session};
+use crate::{CheckResult, Finding, TestTarget, ensure};
 
 /// Sense LOGICAL BLOCK ADDRESS OUT OF RANGE: key, additional sense code, qualifier.
 pub(super) const OUT_OF_RANGE: (u8, u8, u8) = (5, 0x21, 0);
@@ -26,7 +26,7 @@ impl Disk {
     /// Logs in and reads the geometry.
     ///
     /// *Errors*: the unit is not a disk of at least 64 KiB and 64 blocks.
-    pub(super) fn of(aim: &Aim) -> Found<Self> {
+    pub(super) fn of(aim: &TestTarget) -> CheckResult<Self> {
         let mut session = Session::login(aim, |_| {})?;
         session.ready()?;
         let done = session.read(&CAPACITY_16, 32)?;
@@ -46,7 +46,7 @@ impl Disk {
     }
 
     /// Reads blocks with READ (16).
-    pub(super) fn read(&mut self, lba: u64, blocks: u16) -> Found<Vec<u8>> {
+    pub(super) fn read(&mut self, lba: u64, blocks: u16) -> CheckResult<Vec<u8>> {
         let bytes = self.bytes(blocks);
         let done = self.session.read(&cdb16(0x88, 0, lba, blocks.into()), bytes)?;
         accepted("READ (16)", &done)?;
@@ -54,12 +54,12 @@ impl Disk {
     }
 
     /// Sends a command with all of its data.
-    pub(super) fn send(&mut self, cdb: &[u8], data: &[u8]) -> Found<Done> {
+    pub(super) fn send(&mut self, cdb: &[u8], data: &[u8]) -> CheckResult<CommandResult> {
         send_whole(&mut self.session, cdb, data)
     }
 
     /// Reads a VPD page of up to 1024 bytes; `None` when the unit does not have it.
-    pub(super) fn page(&mut self, page: u8) -> Found<Option<Vec<u8>>> {
+    pub(super) fn page(&mut self, page: u8) -> CheckResult<Option<Vec<u8>>> {
         let done = self.session.read(&[0x12, 1, page, 4, 0, 0], 1024)?;
         Ok((done.status == 0).then_some(done.data))
     }
@@ -81,7 +81,7 @@ pub(super) fn number(data: &[u8], at: usize, len: usize) -> u64 {
     (at..at + len).fold(0, |number, at| number << 8 | u64::from(data.get(at).copied().unwrap_or(0)))
 }
 
-fn told(done: &Done) -> String {
+fn told(done: &CommandResult) -> String {
     match done.sensed().filter(|_| done.status == 2).map(|sensed| sensed.triple()) {
         Some((key, code, qualifier)) => format!("sense {key:x}/{code:02x}/{qualifier:02x}"),
         None => format!("status {:#04x}", done.status),
@@ -89,13 +89,13 @@ fn told(done: &Done) -> String {
 }
 
 /// Checks that the command ended GOOD; an unknown operation code makes the check not testable.
-pub(super) fn accepted(name: &str, done: &Done) -> Found {
+pub(super) fn accepted(name: &str, done: &CommandResult) -> CheckResult {
     is_known(name, done)?;
     ensure(done.status == 0, || format!("{name} ended with {}", told(done)))
 }
 
 /// Checks that the command failed with this sense and returned no data.
-pub(super) fn refused(name: &str, done: &Done, with: (u8, u8, u8)) -> Found {
+pub(super) fn refused(name: &str, done: &CommandResult, with: (u8, u8, u8)) -> CheckResult {
     is_known(name, done)?;
     let sensed = done.sensed().filter(|_| done.status == 2).map(|sensed| sensed.triple());
     ensure(sensed == Some(with), || {
@@ -105,14 +105,14 @@ pub(super) fn refused(name: &str, done: &Done, with: (u8, u8, u8)) -> Found {
     ensure(done.data.is_empty(), || format!("{name} was refused, and {} bytes came all the same", done.data.len()))
 }
 
-fn is_known(name: &str, done: &Done) -> Found {
+fn is_known(name: &str, done: &CommandResult) -> CheckResult {
     if done.status == 2 && done.sensed().is_some_and(|sensed| sensed.triple() == UNKNOWN) {
         return Err(Finding::Untried(format!("it does not know {name}")));
     }
     Ok(())
 }
 
-pub(super) fn capacity(aim: &Aim) -> Found {
+pub(super) fn capacity(aim: &TestTarget) -> CheckResult {
     let mut disk = Disk::of(aim)?;
     let short = disk.session.read(&[0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0], 8)?;
     accepted("READ CAPACITY (10)", &short)?;
@@ -124,7 +124,7 @@ pub(super) fn capacity(aim: &Aim) -> Found {
     disk.read(last, 1).map(drop)
 }
 
-pub(super) fn read_beyond(aim: &Aim) -> Found {
+pub(super) fn read_beyond(aim: &TestTarget) -> CheckResult {
     let mut disk = Disk::of(aim)?;
     let (blocks, two) = (disk.blocks, disk.bytes(2));
     for (name, lba) in [("READ (16) behind the last block", blocks), ("READ (16) across the last block", blocks - 1)] {
@@ -133,7 +133,7 @@ pub(super) fn read_beyond(aim: &Aim) -> Found {
     Ok(())
 }
 
-pub(super) fn verify(aim: &Aim) -> Found {
+pub(super) fn verify(aim: &TestTarget) -> CheckResult {
     let mut disk = Disk::of(aim)?;
     let name = "VERIFY (16)";
     accepted(name, &disk.session.read(&cdb16(0x8f, 0, 0, 4), 0)?)?;
@@ -141,7 +141,7 @@ pub(super) fn verify(aim: &Aim) -> Found {
 }
 
 /// Checks VERIFY with BYTCHK 1: the data is compared with the stored data, and nothing is written.
-pub(super) fn verify_compares(aim: &Aim) -> Found {
+pub(super) fn verify_compares(aim: &TestTarget) -> CheckResult {
     let mut disk = Disk::of(aim)?;
     let (name, byte_check) = ("VERIFY (16) with BYTCHK", 0x02);
     let stored = disk.read(0, 4)?;
@@ -161,7 +161,7 @@ pub(super) fn verify_compares(aim: &Aim) -> Found {
 
 /// Returns the descriptors of GET LBA STATUS (16) from block `lba` on: first block, number of blocks and PROVISIONING
 /// STATUS of each.
-pub(super) fn lba_status_of(disk: &mut Disk, lba: u64) -> Found<Vec<(u64, u64, u8)>> {
+pub(super) fn lba_status_of(disk: &mut Disk, lba: u64) -> CheckResult<Vec<(u64, u64, u8)>> {
     let done = disk.session.read(&cdb16(0x9e, 0x12, lba, 512), 512)?;
     accepted("GET LBA STATUS (16)", &done)?;
     // PARAMETER DATA LENGTH does not count its own four bytes.
@@ -173,7 +173,7 @@ pub(super) fn lba_status_of(disk: &mut Disk, lba: u64) -> Found<Vec<(u64, u64, u
     Ok(list.map(|one| (number(one, 0, 8), number(one, 8, 4), one[12] & 0x0f)).collect())
 }
 
-pub(super) fn lba_status(aim: &Aim) -> Found {
+pub(super) fn lba_status(aim: &TestTarget) -> CheckResult {
     let mut disk = Disk::of(aim)?;
     for from in [0, 3] {
         let list = lba_status_of(&mut disk, from)?;

@@ -1,7 +1,7 @@
 //! Checks of block commands that change data: UNMAP, COMPARE AND WRITE, WRITE SAME, and writes that must be refused.
 
 use super::blocks::{BLOCKS_MAX, Disk, MISCOMPARE, OUT_OF_RANGE, accepted, cdb16, lba_status_of, number, refused};
-use crate::{Aim, Finding, Found, ensure};
+use crate::{CheckResult, Finding, TestTarget, ensure};
 
 /// Sense INVALID FIELD IN CDB.
 const INVALID_FIELD: (u8, u8, u8) = (5, 0x24, 0);
@@ -16,19 +16,19 @@ fn content(disk: &Disk, seed: u8, blocks: u16) -> Vec<u8> {
 }
 
 /// Writes the data from block `lba` on.
-fn fill(disk: &mut Disk, lba: u64, data: &[u8]) -> Found {
+fn fill(disk: &mut Disk, lba: u64, data: &[u8]) -> CheckResult {
     let blocks = data.len() as u32 / disk.block_bytes;
     accepted("WRITE (16)", &disk.send(&cdb16(0x8a, 0, lba, blocks), data)?)
 }
 
-fn holds(disk: &mut Disk, lba: u64, data: &[u8], what: &str) -> Found {
+fn holds(disk: &mut Disk, lba: u64, data: &[u8], what: &str) -> CheckResult {
     let blocks = u16::try_from(data.len() as u32 / disk.block_bytes).unwrap_or(u16::MAX);
     let is = disk.read(lba, blocks)?;
     let at = is.iter().zip(data).position(|(is, due)| is != due).map(|at| at as u32 / disk.block_bytes);
     ensure(is == data, || format!("{what}: block {} holds something else", lba + u64::from(at.unwrap_or(0))))
 }
 
-pub(super) fn write_beyond(aim: &Aim) -> Found {
+pub(super) fn write_beyond(aim: &TestTarget) -> CheckResult {
     let mut disk = Disk::of(aim)?;
     let last = disk.blocks - 1;
     let before = content(&disk, 0x11, 1);
@@ -53,7 +53,7 @@ fn unmap_cdb(bytes: usize) -> [u8; 10] {
     [0x42, 0, 0, 0, 0, 0, 0, 0, bytes as u8, 0]
 }
 
-pub(super) fn unmap(aim: &Aim) -> Found {
+pub(super) fn unmap(aim: &TestTarget) -> CheckResult {
     let mut disk = Disk::of(aim)?;
     // Detects a unit without UNMAP before anything is written.
     accepted("UNMAP of nothing", &disk.session.read(&unmap_cdb(0), 0)?)?;
@@ -83,7 +83,7 @@ pub(super) fn unmap(aim: &Aim) -> Found {
 }
 
 /// Returns the deallocated blocks among the first `BLOCKS_MAX`; empty when the unit does not know GET LBA STATUS.
-fn deallocated_of(disk: &mut Disk) -> Found<Vec<u64>> {
+fn deallocated_of(disk: &mut Disk) -> CheckResult<Vec<u64>> {
     let told = match lba_status_of(disk, 0) {
         Err(Finding::Untried(_)) => return Ok(Vec::new()),
         told => told?,
@@ -92,7 +92,7 @@ fn deallocated_of(disk: &mut Disk) -> Found<Vec<u64>> {
     Ok(gone.flat_map(|(start, blocks, _)| start..start.saturating_add(blocks).min(BLOCKS_MAX.into())).collect())
 }
 
-pub(super) fn unmap_beyond(aim: &Aim) -> Found {
+pub(super) fn unmap_beyond(aim: &TestTarget) -> CheckResult {
     let mut disk = Disk::of(aim)?;
     let last = disk.blocks - 1;
     let before = content(&disk, 0x22, 1);
@@ -107,7 +107,7 @@ pub(super) fn unmap_beyond(aim: &Aim) -> Found {
     holds(&mut disk, last, &before, "an UNMAP that was refused")
 }
 
-pub(super) fn unmap_list_length(aim: &Aim) -> Found {
+pub(super) fn unmap_list_length(aim: &TestTarget) -> CheckResult {
     let mut disk = Disk::of(aim)?;
     accepted("UNMAP of nothing", &disk.session.read(&unmap_cdb(0), 0)?)?;
     refused("UNMAP with a list of 4 bytes", &disk.send(&unmap_cdb(4), &[0, 2, 0, 0])?, LIST_LENGTH)
@@ -120,7 +120,7 @@ fn compare_and_write_cdb(lba: u64, blocks: u8) -> [u8; 16] {
     cdb
 }
 
-pub(super) fn compare_and_write(aim: &Aim) -> Found {
+pub(super) fn compare_and_write(aim: &TestTarget) -> CheckResult {
     let mut disk = Disk::of(aim)?;
     let name = "COMPARE AND WRITE";
     let (old, new) = (content(&disk, 0x31, 3), content(&disk, 0x32, 3));
@@ -134,7 +134,7 @@ pub(super) fn compare_and_write(aim: &Aim) -> Found {
     accepted("COMPARE AND WRITE of no blocks", &disk.session.read(&compare_and_write_cdb(1, 0), 0)?)
 }
 
-pub(super) fn compare_and_write_miscompare(aim: &Aim) -> Found {
+pub(super) fn compare_and_write_miscompare(aim: &TestTarget) -> CheckResult {
     let mut disk = Disk::of(aim)?;
     let stored = content(&disk, 0x33, 1);
     fill(&mut disk, 0, &stored)?;
@@ -151,7 +151,7 @@ pub(super) fn compare_and_write_miscompare(aim: &Aim) -> Found {
     holds(&mut disk, 0, &stored, "a COMPARE AND WRITE that found other data")
 }
 
-pub(super) fn compare_and_write_bounds(aim: &Aim) -> Found {
+pub(super) fn compare_and_write_bounds(aim: &TestTarget) -> CheckResult {
     let mut disk = Disk::of(aim)?;
     let name = "COMPARE AND WRITE";
     let last = disk.blocks - 1;
@@ -182,7 +182,7 @@ pub(super) fn compare_and_write_bounds(aim: &Aim) -> Found {
     holds(&mut disk, last, &stored, "a COMPARE AND WRITE that was refused")
 }
 
-pub(super) fn write_same(aim: &Aim) -> Found {
+pub(super) fn write_same(aim: &TestTarget) -> CheckResult {
     let mut disk = Disk::of(aim)?;
     let whole = content(&disk, 0x41, BLOCKS_MAX);
     fill(&mut disk, 0, &whole)?;
@@ -193,7 +193,7 @@ pub(super) fn write_same(aim: &Aim) -> Found {
     holds(&mut disk, 0, &due, "WRITE SAME (16) of blocks 2 to 6")
 }
 
-pub(super) fn write_same_beyond(aim: &Aim) -> Found {
+pub(super) fn write_same_beyond(aim: &TestTarget) -> CheckResult {
     let mut disk = Disk::of(aim)?;
     let last = disk.blocks - 1;
     let (before, pattern) = (content(&disk, 0x43, 1), content(&disk, 0x44, 1));

@@ -2,19 +2,19 @@
 
 use super::blocks::{accepted, number};
 use crate::session::Session;
-use crate::{Aim, Finding, Found, ensure};
+use crate::{CheckResult, Finding, TestTarget, ensure};
 
 /// Allocation length used for VPD pages, in bytes.
 const PAGE_BYTES: u32 = 1024;
 
-fn ready(aim: &Aim) -> Found<Session> {
+fn ready(aim: &TestTarget) -> CheckResult<Session> {
     let mut session = Session::login(aim, |_| {})?;
     session.ready()?;
     Ok(session)
 }
 
 /// Sends an operation code that no standard assigns.
-pub(super) fn unknown(aim: &Aim) -> Found {
+pub(super) fn unknown(aim: &TestTarget) -> CheckResult {
     let done = ready(aim)?.read(&[0x1f, 0, 0, 0, 0, 0], 0)?;
     let told = done.sensed().filter(|_| done.status == 2).map(|sensed| sensed.triple());
     ensure(told == Some((5, 0x20, 0)), || {
@@ -23,7 +23,7 @@ pub(super) fn unknown(aim: &Aim) -> Found {
 }
 
 /// Checks that ALLOCATION LENGTH truncates the data and changes nothing else.
-pub(super) fn allocation_length(aim: &Aim) -> Found {
+pub(super) fn allocation_length(aim: &TestTarget) -> CheckResult {
     let mut session = ready(aim)?;
     let whole = session.read(&[0x12, 0, 0, 0, 96, 0], 96)?;
     accepted("INQUIRY", &whole)?;
@@ -35,7 +35,7 @@ pub(super) fn allocation_length(aim: &Aim) -> Found {
     })
 }
 
-fn page(session: &mut Session, code: u8) -> Found<Vec<u8>> {
+fn page(session: &mut Session, code: u8) -> CheckResult<Vec<u8>> {
     let [high, low] = (PAGE_BYTES as u16).to_be_bytes();
     let done = session.read(&[0x12, 1, code, high, low, 0], PAGE_BYTES)?;
     accepted(&format!("INQUIRY of page {code:02X}h"), &done)?;
@@ -49,7 +49,7 @@ fn page(session: &mut Session, code: u8) -> Found<Vec<u8>> {
     Ok(done.data)
 }
 
-pub(super) fn pages(aim: &Aim) -> Found {
+pub(super) fn pages(aim: &TestTarget) -> CheckResult {
     let mut session = ready(aim)?;
     let all = page(&mut session, 0)?;
     let listed = all.get(4..).unwrap_or_default().to_vec();
@@ -69,7 +69,7 @@ pub(super) fn pages(aim: &Aim) -> Found {
     })
 }
 
-pub(super) fn report_luns(aim: &Aim) -> Found {
+pub(super) fn report_luns(aim: &TestTarget) -> CheckResult {
     let mut session = ready(aim)?;
     let done = session.read(&[0xa0, 0, 0, 0, 0, 0, 0, 0, 64, 0, 0, 0], 16 << 10)?;
     accepted("REPORT LUNS", &done)?;

@@ -2,7 +2,7 @@
 
 use super::data::read;
 use crate::session::{LoginOutcome, Session};
-use crate::{Aim, Finding, Found, ensure};
+use crate::{CheckResult, Finding, TestTarget, ensure};
 use iscsi::LoginStatus;
 use iscsi::login::InitiatorConfig;
 use iscsi::pdu::{Cid, Isid};
@@ -19,7 +19,7 @@ pub(super) fn leading(level: u8) -> impl Fn(&mut InitiatorConfig) {
 }
 
 /// Logs in a session that may have two connections.
-fn first(aim: &Aim) -> Found<Session> {
+fn first(aim: &TestTarget) -> CheckResult<Session> {
     let mut session = Session::login(aim, leading(0))?;
     if session.agreed.connections_max < 2 {
         return Err(Finding::Untried("MaxConnections is 1".to_owned()));
@@ -29,7 +29,7 @@ fn first(aim: &Aim) -> Found<Session> {
 }
 
 /// Adds a connection to the session; it continues with the CmdSN of the first one.
-pub(super) fn another(aim: &Aim, of: &Session, cid: u16) -> Found<Session> {
+pub(super) fn another(aim: &TestTarget, of: &Session, cid: u16) -> CheckResult<Session> {
     match enter(aim, of, cid, |_| {})? {
         LoginOutcome::In(session) => Ok(*session),
         LoginOutcome::Refused(status) => Err(Finding::Wrong(format!("it refuses the connection: {status}"))),
@@ -37,7 +37,7 @@ pub(super) fn another(aim: &Aim, of: &Session, cid: u16) -> Found<Session> {
     }
 }
 
-fn enter(aim: &Aim, of: &Session, cid: u16, change: impl Fn(&mut InitiatorConfig)) -> Found<LoginOutcome> {
+fn enter(aim: &TestTarget, of: &Session, cid: u16, change: impl Fn(&mut InitiatorConfig)) -> CheckResult<LoginOutcome> {
     let (tsih, cmd_sn) = (of.agreed.identity.tsih, of.cmd_sn);
     Session::enter(aim, |config| {
         leading(0)(config);
@@ -46,14 +46,14 @@ fn enter(aim: &Aim, of: &Session, cid: u16, change: impl Fn(&mut InitiatorConfig
     })
 }
 
-pub(super) fn join(aim: &Aim) -> Found {
+pub(super) fn join(aim: &TestTarget) -> CheckResult {
     let first = first(aim)?;
     let mut second = another(aim, &first, 1)?;
     // Unit attentions belong to the nexus, which the first connection already cleared: the first command must succeed.
     read(&mut second).map(drop)
 }
 
-pub(super) fn order(aim: &Aim) -> Found {
+pub(super) fn order(aim: &TestTarget) -> CheckResult {
     let mut first = first(aim)?;
     let mut second = another(aim, &first, 1)?;
     let ahead = first.read_command(&[0; 6], 0);
@@ -67,7 +67,7 @@ pub(super) fn order(aim: &Aim) -> Found {
     second.finish(0x100).map(drop)
 }
 
-pub(super) fn stranger(aim: &Aim) -> Found {
+pub(super) fn stranger(aim: &TestTarget) -> CheckResult {
     let first = first(aim)?;
     match enter(aim, &first, 1, |config| config.isid = Isid([0x80, 0, 0, 0, 0, 0x66]))? {
         LoginOutcome::In(_) => Err(Finding::Wrong("it let another ISID into the session".to_owned())),
@@ -79,7 +79,7 @@ pub(super) fn stranger(aim: &Aim) -> Found {
     }
 }
 
-pub(super) fn reinstated(aim: &Aim) -> Found {
+pub(super) fn reinstated(aim: &TestTarget) -> CheckResult {
     let mut first = first(aim)?;
     let cid = first.agreed.identity.cid.0;
     let mut again = another(aim, &first, cid)?;
@@ -88,7 +88,7 @@ pub(super) fn reinstated(aim: &Aim) -> Found {
     ensure(closed, || "the connection whose place was taken lives on".to_owned())
 }
 
-pub(super) fn session_reinstated(aim: &Aim) -> Found {
+pub(super) fn session_reinstated(aim: &TestTarget) -> CheckResult {
     let mut old = Session::login(aim, leading(0))?;
     let mut new = Session::login(aim, leading(0))?;
     new.ready()?;

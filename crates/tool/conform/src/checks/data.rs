@@ -1,8 +1,8 @@
 //! Checks of data that is read: Data-In sequences, residuals, digests.
 
-use crate::session::{Done, Session};
+use crate::session::{CommandResult, Session};
 use crate::wire::SILENCE;
-use crate::{Aim, Finding, Found, ensure};
+use crate::{CheckResult, Finding, TestTarget, ensure};
 use iscsi::DigestOffer;
 use iscsi::pdu::{InitiatorTaskTag, Residual, TargetPdu, TargetTransferTag};
 
@@ -10,7 +10,7 @@ use iscsi::pdu::{InitiatorTaskTag, Residual, TargetPdu, TargetTransferTag};
 const READ_BYTES: u32 = 64 << 10;
 
 /// Sends a READ (10) of `READ_BYTES` from block 0 on, and checks that all of it came.
-pub(super) fn read(session: &mut Session) -> Found<Done> {
+pub(super) fn read(session: &mut Session) -> CheckResult<CommandResult> {
     let cdb = read_cdb(session)?;
     let done = session.read(&cdb, READ_BYTES)?;
     ensure(done.status == 0, || format!("READ (10) ended with status {}, sense {:x?}", done.status, done.sense))?;
@@ -20,13 +20,13 @@ pub(super) fn read(session: &mut Session) -> Found<Done> {
 }
 
 /// Builds a READ (10) of `READ_BYTES` from block 0 on.
-pub(super) fn read_cdb(session: &mut Session) -> Found<[u8; 10]> {
+pub(super) fn read_cdb(session: &mut Session) -> CheckResult<[u8; 10]> {
     let block_bytes = block_bytes(session)?;
     let [high, low] = u16::try_from(READ_BYTES / block_bytes).unwrap_or(1).to_be_bytes();
     Ok([0x28, 0, 0, 0, 0, 0, 0, high, low, 0])
 }
 
-pub(super) fn block_bytes(session: &mut Session) -> Found<u32> {
+pub(super) fn block_bytes(session: &mut Session) -> CheckResult<u32> {
     // READ CAPACITY (10): address of the last block, and block length.
     let capacity = session.read(&[0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0], 8)?;
     let word =
@@ -42,7 +42,7 @@ pub(super) fn block_bytes(session: &mut Session) -> Found<u32> {
 }
 
 /// Logs in a session with small data segments and bursts.
-pub(super) fn small(aim: &Aim) -> Found<Session> {
+pub(super) fn small(aim: &TestTarget) -> CheckResult<Session> {
     let mut session = Session::login(aim, |config| {
         config.offer.data_segment_bytes_max = 8192;
         config.offer.burst_bytes_max = 16 << 10;
@@ -52,7 +52,7 @@ pub(super) fn small(aim: &Aim) -> Found<Session> {
     Ok(session)
 }
 
-pub(super) fn in_order(aim: &Aim) -> Found {
+pub(super) fn in_order(aim: &TestTarget) -> CheckResult {
     let mut session = small(aim)?;
     let done = read(&mut session)?;
     let mut offset = 0;
@@ -67,7 +67,7 @@ pub(super) fn in_order(aim: &Aim) -> Found {
     Ok(())
 }
 
-pub(super) fn bursts(aim: &Aim) -> Found {
+pub(super) fn bursts(aim: &TestTarget) -> CheckResult {
     let mut session = small(aim)?;
     let most = session.agreed.burst_bytes_max as usize;
     let done = read(&mut session)?;
@@ -83,7 +83,7 @@ pub(super) fn bursts(aim: &Aim) -> Found {
     ensure(burst == 0, || "the last Data-In has no F".to_owned())
 }
 
-pub(super) fn underflow(aim: &Aim) -> Found {
+pub(super) fn underflow(aim: &TestTarget) -> CheckResult {
     let mut session = small(aim)?;
     // INQUIRY with an allocation length of 36 bytes, below the expected transfer length.
     let done = session.read(&[0x12, 0, 0, 0, 36, 0], 255)?;
@@ -94,7 +94,7 @@ pub(super) fn underflow(aim: &Aim) -> Found {
     ensure(done.residual == expected, || format!("the residual is {:?}, not {expected:?}", done.residual))
 }
 
-pub(super) fn overflow(aim: &Aim) -> Found {
+pub(super) fn overflow(aim: &TestTarget) -> CheckResult {
     let mut session = small(aim)?;
     let done = session.read(&[0x12, 0, 0, 0, 36, 0], 16)?;
     ensure(done.data.len() <= 16, || format!("{} bytes came, and 16 were expected", done.data.len()))?;
@@ -105,29 +105,29 @@ pub(super) fn overflow(aim: &Aim) -> Found {
 }
 
 /// Sends a READ for which the initiator offers data instead of a buffer.
-pub(super) fn wrong_way(aim: &Aim) -> Found {
+pub(super) fn wrong_way(aim: &TestTarget) -> CheckResult {
     let mut session = small(aim)?;
     let block = block_bytes(&mut session)?;
     // READ (10) of one block, sent as a write: the target has nothing to receive, so all of it is residual.
     let command = session.write_command(&[0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0], block, false);
     let tag = session.send(&command);
-    let done = super::writes::answer(&mut session, tag, &vec![0; block as usize], 0, super::writes::Harm::None)?;
+    let done = super::writes::answer(&mut session, tag, &vec![0; block as usize], 0, super::writes::DataFault::None)?;
     ensure(done.residual == Residual::Underflow(block), || {
         format!("status {}, and the residual is {:?}, not an underflow of {block}", done.status, done.residual)
     })
 }
 
-pub(super) fn header_digest(aim: &Aim) -> Found {
+pub(super) fn header_digest(aim: &TestTarget) -> CheckResult {
     let session = Session::login(aim, |config| config.offer.header_digest = DigestOffer::Preferred)?;
     with_digests(session, |session| session.wire.header_digest)
 }
 
-pub(super) fn data_digest(aim: &Aim) -> Found {
+pub(super) fn data_digest(aim: &TestTarget) -> CheckResult {
     let session = Session::login(aim, |config| config.offer.data_digest = DigestOffer::Preferred)?;
     with_digests(session, |session| session.wire.data_digest)
 }
 
-fn with_digests(mut session: Session, are_on: impl Fn(&Session) -> bool) -> Found {
+fn with_digests(mut session: Session, are_on: impl Fn(&Session) -> bool) -> CheckResult {
     if !are_on(&session) {
         return Err(Finding::Untried("the digest was not agreed".to_owned()));
     }
@@ -136,7 +136,7 @@ fn with_digests(mut session: Session, are_on: impl Fn(&Session) -> bool) -> Foun
     read(&mut session).map(drop)
 }
 
-pub(super) fn wrong_digest(aim: &Aim) -> Found {
+pub(super) fn wrong_digest(aim: &TestTarget) -> CheckResult {
     let mut session = Session::login(aim, |config| config.offer.data_digest = DigestOffer::Preferred)?;
     if !session.wire.data_digest {
         return Err(Finding::Untried("the digest was not agreed".to_owned()));

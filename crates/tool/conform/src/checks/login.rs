@@ -2,24 +2,24 @@
 
 use crate::session::{LoginOutcome, Session};
 use crate::wire::{Pdu, Received, Wire};
-use crate::{Aim, Finding, Found, ensure};
+use crate::{CheckResult, Finding, TestTarget, ensure};
 use iscsi::login::InitiatorAuth;
 use iscsi::pdu::{Bhs, Isid, LoginRequest, LoginResponse, SegmentLengths, Stage, TargetPdu, Transit, Tsih};
 use iscsi::{DigestOffer, IscsiName, LoginStatus};
 
-pub(super) fn plain(aim: &Aim) -> Found {
+pub(super) fn plain(aim: &TestTarget) -> CheckResult {
     let mut session = Session::login(aim, |_| {})?;
     session.ready()
 }
 
-pub(super) fn redirect(aim: &Aim) -> Found {
+pub(super) fn redirect(aim: &TestTarget) -> CheckResult {
     let Some(portal) = Session::elsewhere(aim)? else {
         return Err(Finding::Untried("this portal sends nobody elsewhere".to_owned()));
     };
-    Session::login(&Aim { portal, ..aim.clone() }, |_| {})?.ready()
+    Session::login(&TestTarget { portal, ..aim.clone() }, |_| {})?.ready()
 }
 
-pub(super) fn all_keys(aim: &Aim) -> Found {
+pub(super) fn all_keys(aim: &TestTarget) -> CheckResult {
     let mut session = Session::login(aim, |config| {
         config.offer.header_digest = DigestOffer::Accepted;
         config.offer.data_digest = DigestOffer::Accepted;
@@ -37,7 +37,7 @@ pub(super) fn all_keys(aim: &Aim) -> Found {
     session.ready()
 }
 
-pub(super) fn unknown_key(aim: &Aim) -> Found {
+pub(super) fn unknown_key(aim: &TestTarget) -> CheckResult {
     let (response, pdu) = ask(aim, request(Stage::Operational, None), &said(aim, "X-io.blockyard.conform=1\0"))?;
     admitted(&response)?;
     let text = String::from_utf8_lossy(&pdu.data).into_owned();
@@ -45,7 +45,7 @@ pub(super) fn unknown_key(aim: &Aim) -> Found {
 }
 
 /// Checks that TargetPortalGroupTag comes with the first response to a login that names a target.
-pub(super) fn portal_group(aim: &Aim) -> Found {
+pub(super) fn portal_group(aim: &TestTarget) -> CheckResult {
     let (response, pdu) = ask(aim, request(Stage::Operational, None), &said(aim, ""))?;
     admitted(&response)?;
     let text = String::from_utf8_lossy(&pdu.data).into_owned();
@@ -54,7 +54,7 @@ pub(super) fn portal_group(aim: &Aim) -> Found {
 }
 
 /// Checks that the MaxRecvDataSegmentLength that the target declares is in the range of the key.
-pub(super) fn declared_length(aim: &Aim) -> Found {
+pub(super) fn declared_length(aim: &TestTarget) -> CheckResult {
     let text = said(aim, "MaxRecvDataSegmentLength=65536\0HeaderDigest=None\0");
     let (response, pdu) = ask(aim, request(Stage::Operational, Some(Stage::FullFeature)), &text)?;
     admitted(&response)?;
@@ -67,12 +67,12 @@ pub(super) fn declared_length(aim: &Aim) -> Found {
     }
 }
 
-pub(super) fn key_twice(aim: &Aim) -> Found {
+pub(super) fn key_twice(aim: &TestTarget) -> CheckResult {
     let text = said(aim, "MaxBurstLength=65536\0MaxBurstLength=32768\0");
     refused(aim, request(Stage::Operational, None), &text, &[LoginStatus::InitiatorError])
 }
 
-pub(super) fn stage_skipped(aim: &Aim) -> Found {
+pub(super) fn stage_skipped(aim: &TestTarget) -> CheckResult {
     let mut wire = Wire::connect(aim)?;
     let text = said(aim, "");
     let mut header = emitted(&request(Stage::Operational, None), text.len());
@@ -89,24 +89,24 @@ pub(super) fn stage_skipped(aim: &Aim) -> Found {
     }
 }
 
-pub(super) fn version(aim: &Aim) -> Found {
+pub(super) fn version(aim: &TestTarget) -> CheckResult {
     let newer = LoginRequest { version_min: 0x7f, version_max: 0x7f, ..request(Stage::Operational, None) };
     refused(aim, newer, &said(aim, ""), &[LoginStatus::UnsupportedVersion])
 }
 
-pub(super) fn unknown_target(aim: &Aim) -> Found {
+pub(super) fn unknown_target(aim: &TestTarget) -> CheckResult {
     let nobody = IscsiName::parse("iqn.2026-11.io.blockyard:there-is-no-such-target").expect("a name");
-    let entered = Session::enter(&Aim { target: nobody, ..aim.clone() }, |_| {})?;
+    let entered = Session::enter(&TestTarget { target: nobody, ..aim.clone() }, |_| {})?;
     // A target may hide from an unauthorized initiator whether the name exists.
     met(entered, &[LoginStatus::NotFound, LoginStatus::AuthorizationFailure])
 }
 
-pub(super) fn unknown_session(aim: &Aim) -> Found {
+pub(super) fn unknown_session(aim: &TestTarget) -> CheckResult {
     let entered = Session::enter(aim, |config| config.tsih = Tsih(0xfffe))?;
     met(entered, &[LoginStatus::SessionDoesNotExist])
 }
 
-pub(super) fn command_first(aim: &Aim) -> Found {
+pub(super) fn command_first(aim: &TestTarget) -> CheckResult {
     let mut wire = Wire::connect(aim)?;
     // A SCSI Command with F and R: an INQUIRY of 36 bytes.
     let mut inquiry: Bhs = [0; 48];
@@ -127,7 +127,7 @@ pub(super) fn command_first(aim: &Aim) -> Found {
     }
 }
 
-pub(super) fn long_segment(aim: &Aim) -> Found {
+pub(super) fn long_segment(aim: &TestTarget) -> CheckResult {
     let mut wire = Wire::connect(aim)?;
     // The header announces 16 MiB, and no data follows.
     wire.send_bytes(&emitted(&request(Stage::Operational, None), 0x00ff_fffc));
@@ -135,7 +135,7 @@ pub(super) fn long_segment(aim: &Aim) -> Found {
     ensure(closed, || "it waits for 16 MiB of somebody that has proven nothing".to_owned())
 }
 
-pub(super) fn text_in_parts(aim: &Aim) -> Found {
+pub(super) fn text_in_parts(aim: &TestTarget) -> CheckResult {
     needs_no_proof(aim)?;
     let mut wire = Wire::connect(aim)?;
     let text = said(aim, "MaxBurstLength=65536\0HeaderDigest=None\0");
@@ -169,12 +169,12 @@ fn emitted(request: &LoginRequest, text_bytes: usize) -> Bhs {
 }
 
 /// Builds the login text: names and session type, followed by `more`.
-fn said(aim: &Aim, more: &str) -> Vec<u8> {
+fn said(aim: &TestTarget, more: &str) -> Vec<u8> {
     let (initiator, target) = (aim.initiator.as_str(), aim.target.as_str());
     format!("InitiatorName={initiator}\0SessionType=Normal\0TargetName={target}\0{more}").into_bytes()
 }
 
-fn needs_no_proof(aim: &Aim) -> Found {
+fn needs_no_proof(aim: &TestTarget) -> CheckResult {
     match aim.auth {
         InitiatorAuth::None => Ok(()),
         _ => Err(Finding::Untried("it is tried without CHAP only".to_owned())),
@@ -182,7 +182,7 @@ fn needs_no_proof(aim: &Aim) -> Found {
 }
 
 /// Sends the first request of a login and returns the response.
-fn ask(aim: &Aim, request: LoginRequest, text: &[u8]) -> Found<(LoginResponse, Pdu)> {
+fn ask(aim: &TestTarget, request: LoginRequest, text: &[u8]) -> CheckResult<(LoginResponse, Pdu)> {
     needs_no_proof(aim)?;
     let mut wire = Wire::connect(aim)?;
     wire.send(&emitted(&request, text.len()), text);
@@ -193,7 +193,7 @@ fn ask(aim: &Aim, request: LoginRequest, text: &[u8]) -> Found<(LoginResponse, P
     }
 }
 
-fn admitted(response: &LoginResponse) -> Found {
+fn admitted(response: &LoginResponse) -> CheckResult {
     match response.status {
         LoginStatus::Success => Ok(()),
         status => Err(Finding::Untried(format!("the login was refused: {status}"))),
@@ -201,12 +201,12 @@ fn admitted(response: &LoginResponse) -> Found {
 }
 
 /// Checks that the target refuses the request with one of these statuses.
-fn refused(aim: &Aim, request: LoginRequest, text: &[u8], with: &[LoginStatus]) -> Found {
+fn refused(aim: &TestTarget, request: LoginRequest, text: &[u8], with: &[LoginStatus]) -> CheckResult {
     let (response, _) = ask(aim, request, text)?;
     ensure(with.contains(&response.status), || format!("its status is {}", response.status))
 }
 
-fn met(entered: LoginOutcome, with: &[LoginStatus]) -> Found {
+fn met(entered: LoginOutcome, with: &[LoginStatus]) -> CheckResult {
     match entered {
         LoginOutcome::In(_) => Err(Finding::Wrong("it let us in".to_owned())),
         LoginOutcome::Closed => Err(Finding::Wrong("it closed the connection without a word".to_owned())),

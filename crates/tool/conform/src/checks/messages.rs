@@ -2,14 +2,14 @@
 
 use super::connections::{another, leading};
 use super::requests::log_out;
-use crate::session::{Session, Unasked};
+use crate::session::{Session, Unsolicited};
 use crate::wire::SILENCE;
-use crate::{Aim, Finding, Found, ensure};
+use crate::{CheckResult, Finding, TestTarget, ensure};
 use iscsi::pdu::{AsyncEvent, LogoutOutcome, LogoutReason};
 use std::time::{Duration, Instant};
 
 /// Logs in a session that listens for unsolicited messages, and returns the end of the listening time.
-fn listening(aim: &Aim) -> Found<(Session, Instant)> {
+fn listening(aim: &TestTarget) -> CheckResult<(Session, Instant)> {
     if aim.listen.is_zero() {
         return Err(Finding::Untried("it needs time to listen: --listen SECONDS".to_owned()));
     }
@@ -18,19 +18,19 @@ fn listening(aim: &Aim) -> Found<(Session, Instant)> {
     Ok((session, Instant::now() + aim.listen))
 }
 
-pub(super) fn ping(aim: &Aim) -> Found {
+pub(super) fn ping(aim: &TestTarget) -> CheckResult {
     let (mut session, until) = listening(aim)?;
     let mut pings = 0;
     loop {
         match session.unasked(until)? {
-            Unasked::Ping(ping) => {
+            Unsolicited::Ping(ping) => {
                 session.answer_ping(&ping);
                 // Only a ping with a Target Transfer Tag wants an answer.
                 pings += usize::from(!ping.target_transfer_tag.is_reserved());
             }
-            Unasked::Message(event) => session.outlive(event)?,
-            Unasked::Nothing => break,
-            Unasked::End => {
+            Unsolicited::Message(event) => session.survives(event)?,
+            Unsolicited::Nothing => break,
+            Unsolicited::End => {
                 return Err(Finding::Wrong(format!("it closed the connection after {pings} answered pings")));
             }
         }
@@ -43,24 +43,24 @@ pub(super) fn ping(aim: &Aim) -> Found {
 }
 
 /// Waits for a logout request; returns the session and the time that the target grants.
-fn asked_to_leave(aim: &Aim) -> Found<(Session, Duration)> {
+fn asked_to_leave(aim: &TestTarget) -> CheckResult<(Session, Duration)> {
     let (mut session, until) = listening(aim)?;
     loop {
         match session.unasked(until)? {
-            Unasked::Ping(ping) => session.answer_ping(&ping),
-            Unasked::Message(AsyncEvent::LogoutRequested { within_s }) => {
+            Unsolicited::Ping(ping) => session.answer_ping(&ping),
+            Unsolicited::Message(AsyncEvent::LogoutRequested { within_s }) => {
                 return Ok((session, Duration::from_secs(within_s.into())));
             }
-            Unasked::Message(event) => session.outlive(event)?,
-            Unasked::Nothing => {
+            Unsolicited::Message(event) => session.survives(event)?,
+            Unsolicited::Nothing => {
                 return Err(Finding::Untried(format!("nobody asked for a logout in {} s", aim.listen.as_secs())));
             }
-            Unasked::End => return Err(Finding::Wrong("it closed the connection without a word".to_owned())),
+            Unsolicited::End => return Err(Finding::Wrong("it closed the connection without a word".to_owned())),
         }
     }
 }
 
-pub(super) fn logout_asked(aim: &Aim) -> Found {
+pub(super) fn logout_asked(aim: &TestTarget) -> CheckResult {
     let (mut session, _) = asked_to_leave(aim)?;
     // The session may finish its work before it logs out.
     session.read(&[0; 6], 0)?;
@@ -71,22 +71,22 @@ pub(super) fn logout_asked(aim: &Aim) -> Found {
     Session::login(aim, |_| {})?.ready()
 }
 
-pub(super) fn logout_overdue(aim: &Aim) -> Found {
+pub(super) fn logout_overdue(aim: &TestTarget) -> CheckResult {
     let (mut session, within) = asked_to_leave(aim)?;
     let asked = Instant::now();
     session.leaves = true;
     loop {
         // The grace time, and the response timeout on top, because closing the connection counts as an answer.
         match session.unasked(asked + within + aim.patience)? {
-            Unasked::Ping(ping) => session.answer_ping(&ping),
-            Unasked::Message(_) => {}
-            Unasked::Nothing => {
+            Unsolicited::Ping(ping) => session.answer_ping(&ping),
+            Unsolicited::Message(_) => {}
+            Unsolicited::Nothing => {
                 return Err(Finding::Wrong(format!(
                     "{within:?} were given, and after {:?} it keeps the connection",
                     asked.elapsed()
                 )));
             }
-            Unasked::End => break,
+            Unsolicited::End => break,
         }
     }
     let gone = asked.elapsed();
@@ -94,7 +94,7 @@ pub(super) fn logout_overdue(aim: &Aim) -> Found {
     ensure(gone + Duration::from_secs(1) >= within, || format!("{within:?} were given, and it closed after {gone:?}"))
 }
 
-pub(super) fn connection_lost(aim: &Aim) -> Found {
+pub(super) fn connection_lost(aim: &TestTarget) -> CheckResult {
     let mut first = Session::login(aim, leading(2))?;
     if first.agreed.error_recovery_level < 2 || first.agreed.connections_max < 2 {
         return Err(Finding::Untried("ErrorRecoveryLevel 2 and two connections were not agreed".to_owned()));
@@ -108,13 +108,13 @@ pub(super) fn connection_lost(aim: &Aim) -> Found {
     let until = Instant::now() + 3 * SILENCE;
     loop {
         match first.unasked(until)? {
-            Unasked::Ping(ping) => first.answer_ping(&ping),
-            Unasked::Message(AsyncEvent::ConnectionDropped { cid, .. }) => {
+            Unsolicited::Ping(ping) => first.answer_ping(&ping),
+            Unsolicited::Message(AsyncEvent::ConnectionDropped { cid, .. }) => {
                 ensure(cid == lost.0, || format!("it says that connection {cid} is lost, and it is {}", lost.0))?;
             }
-            Unasked::Message(event) => first.outlive(event)?,
-            Unasked::Nothing => break,
-            Unasked::End => return Err(Finding::Wrong("it closed the other connection".to_owned())),
+            Unsolicited::Message(event) => first.survives(event)?,
+            Unsolicited::Nothing => break,
+            Unsolicited::End => return Err(Finding::Wrong("it closed the other connection".to_owned())),
         }
     }
     first.ready()

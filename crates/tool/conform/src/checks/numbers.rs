@@ -1,18 +1,18 @@
 //! Checks of command ordering and of the command window.
 
 use crate::session::Session;
-use crate::{Aim, Finding, Found, ensure};
+use crate::{CheckResult, Finding, TestTarget, ensure};
 use iscsi::pdu::ScsiCommand;
 
 const TEST_UNIT_READY: [u8; 6] = [0; 6];
 
-fn ready(aim: &Aim) -> Found<Session> {
+fn ready(aim: &TestTarget) -> CheckResult<Session> {
     let mut session = Session::login(aim, |_| {})?;
     session.ready()?;
     Ok(session)
 }
 
-pub(super) fn order(aim: &Aim) -> Found {
+pub(super) fn order(aim: &TestTarget) -> CheckResult {
     let mut session = ready(aim)?;
     if session.max_cmd_sn.since(session.cmd_sn) < 1 {
         return Err(Finding::Untried("its window is one command wide".to_owned()));
@@ -25,7 +25,7 @@ pub(super) fn order(aim: &Aim) -> Found {
     session.send(&first);
     let mut ended = [false; 2];
     for _ in 0..2 {
-        let (parsed, _) = session.hear()?;
+        let (parsed, _) = session.receive()?;
         let iscsi::pdu::TargetPdu::ScsiResponse(response) = parsed else {
             return Err(Finding::Wrong(format!("it said {parsed:?}")));
         };
@@ -36,7 +36,7 @@ pub(super) fn order(aim: &Aim) -> Found {
     ensure(ended == [true, true], || "not both commands ended".to_owned())
 }
 
-pub(super) fn outside(aim: &Aim) -> Found {
+pub(super) fn outside(aim: &TestTarget) -> CheckResult {
     let mut session = ready(aim)?;
     let inside = session.read_command(&TEST_UNIT_READY, 0);
     let far = ScsiCommand { cmd_sn: session.max_cmd_sn.plus(100), ..inside };
@@ -46,7 +46,7 @@ pub(super) fn outside(aim: &Aim) -> Found {
     session.finish(tag).map(drop)
 }
 
-pub(super) fn twice(aim: &Aim) -> Found {
+pub(super) fn twice(aim: &TestTarget) -> CheckResult {
     let mut session = ready(aim)?;
     let command = session.read_command(&TEST_UNIT_READY, 0);
     let tag = session.send(&command);
@@ -57,7 +57,7 @@ pub(super) fn twice(aim: &Aim) -> Found {
     session.ping()
 }
 
-pub(super) fn immediate(aim: &Aim) -> Found {
+pub(super) fn immediate(aim: &TestTarget) -> CheckResult {
     let mut session = ready(aim)?;
     let before = session.exp_cmd_sn;
     let command = ScsiCommand { immediate: true, ..session.read_command(&TEST_UNIT_READY, 0) };

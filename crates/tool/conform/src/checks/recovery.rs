@@ -5,7 +5,7 @@ use super::data::{read_cdb, send_damaged_ping};
 use super::requests::{function, log_out, manage};
 use crate::session::{Session, counted};
 use crate::wire::Pdu;
-use crate::{Aim, Finding, Found, ensure};
+use crate::{CheckResult, Finding, TestTarget, ensure};
 use iscsi::DigestOffer;
 use iscsi::pdu::{
     DataSn, InitiatorTaskTag, LogoutOutcome, LogoutReason, Lun, RejectReason, SegmentLengths, Snack, SnackType,
@@ -13,7 +13,7 @@ use iscsi::pdu::{
 };
 
 /// Logs in a session at ErrorRecoveryLevel `level` or above, with small data segments.
-fn at_level(aim: &Aim, level: u8) -> Found<Session> {
+fn at_level(aim: &TestTarget, level: u8) -> CheckResult<Session> {
     let mut session = Session::login(aim, |config| {
         leading(level)(config);
         config.offer.data_segment_bytes_max = 8192;
@@ -41,7 +41,7 @@ fn snack(session: &mut Session, kind: SnackType, tag: u32, beg_run: u32, run_len
     session.wire.send(&bytes, &[]);
 }
 
-pub(super) fn agreed(aim: &Aim) -> Found {
+pub(super) fn agreed(aim: &TestTarget) -> CheckResult {
     let session = Session::login(aim, leading(2))?;
     match session.agreed.error_recovery_level {
         0 => Err(Finding::Untried("ErrorRecoveryLevel is 0".to_owned())),
@@ -49,25 +49,25 @@ pub(super) fn agreed(aim: &Aim) -> Found {
     }
 }
 
-pub(super) fn snack_at_0(aim: &Aim) -> Found {
+pub(super) fn snack_at_0(aim: &TestTarget) -> CheckResult {
     let mut session = Session::login(aim, |_| {})?;
     let next = session.stat_sn.0;
     snack(&mut session, SnackType::Status, u32::MAX, next, 0);
-    match session.hear()? {
+    match session.receive()? {
         (TargetPdu::Reject(_), _) => Ok(()),
         (other, _) => Err(Finding::Wrong(format!("a Reject was due, and it said {other:?}"))),
     }
 }
 
 /// Runs a read without acknowledging its status; returns its tag and its PDUs.
-fn unacknowledged(session: &mut Session) -> Found<(u32, Vec<Pdu>)> {
+fn unacknowledged(session: &mut Session) -> CheckResult<(u32, Vec<Pdu>)> {
     let cdb = read_cdb(session)?;
     let before = session.stat_sn;
     let command = session.read_command(&cdb, 64 << 10);
     let tag = session.send(&command);
     let mut pdus = Vec::new();
     loop {
-        let (parsed, pdu) = session.hear()?;
+        let (parsed, pdu) = session.receive()?;
         pdus.push(pdu);
         if counted(&parsed).is_some() {
             // ExpStatSN stays where it was, so the target must keep the PDUs for a SNACK.
@@ -82,7 +82,7 @@ fn same(one: &Pdu, other: &Pdu) -> bool {
     one.header[..28] == other.header[..28] && one.header[36..] == other.header[36..] && one.data == other.data
 }
 
-pub(super) fn data(aim: &Aim) -> Found {
+pub(super) fn data(aim: &TestTarget) -> CheckResult {
     let mut session = at_level(aim, 1)?;
     let (tag, pdus) = unacknowledged(&mut session)?;
     snack(&mut session, SnackType::DataOrR2t, tag, 1, 2);
@@ -93,7 +93,7 @@ pub(super) fn data(aim: &Aim) -> Found {
     Ok(())
 }
 
-pub(super) fn status(aim: &Aim) -> Found {
+pub(super) fn status(aim: &TestTarget) -> CheckResult {
     let mut session = at_level(aim, 1)?;
     let (_, pdus) = unacknowledged(&mut session)?;
     let last = pdus.last().expect("a read ends with a status");
@@ -103,20 +103,20 @@ pub(super) fn status(aim: &Aim) -> Found {
     ensure(same(&again, last), || format!("another PDU came: {:?}", again.parse()))
 }
 
-pub(super) fn acknowledged(aim: &Aim) -> Found {
+pub(super) fn acknowledged(aim: &TestTarget) -> CheckResult {
     let mut session = at_level(aim, 1)?;
     // The next ExpStatSN acknowledges the status, and with it all data of the command.
     let (tag, _) = unacknowledged(&mut session)?;
     session.stat_sn = session.stat_sn.next();
     session.ping()?;
     snack(&mut session, SnackType::DataOrR2t, tag, 0, 0);
-    match session.hear()? {
+    match session.receive()? {
         (TargetPdu::Reject(_), _) => Ok(()),
         (other, _) => Err(Finding::Wrong(format!("a Reject was due, and it said {other:?}"))),
     }
 }
 
-pub(super) fn wrong_digest(aim: &Aim) -> Found {
+pub(super) fn wrong_digest(aim: &TestTarget) -> CheckResult {
     let mut session = Session::login(aim, |config| {
         leading(1)(config);
         config.offer.data_digest = DigestOffer::Preferred;
@@ -125,7 +125,7 @@ pub(super) fn wrong_digest(aim: &Aim) -> Found {
         return Err(Finding::Untried("level 1 and data digests were not agreed".to_owned()));
     }
     send_damaged_ping(&mut session);
-    match session.hear()? {
+    match session.receive()? {
         (TargetPdu::Reject(reject), _) => {
             ensure(reject.reason == RejectReason::DataDigestError, || format!("its reason is {:?}", reject.reason))?;
         }
@@ -134,7 +134,7 @@ pub(super) fn wrong_digest(aim: &Aim) -> Found {
     session.ping()
 }
 
-pub(super) fn task_reassign(aim: &Aim) -> Found {
+pub(super) fn task_reassign(aim: &TestTarget) -> CheckResult {
     let mut first = at_level(aim, 2)?;
     if first.agreed.connections_max < 2 {
         return Err(Finding::Untried("MaxConnections is 1".to_owned()));

@@ -2,20 +2,20 @@
 
 use crate::session::Session;
 use crate::wire::Received;
-use crate::{Aim, Finding, Found, ensure};
+use crate::{CheckResult, Finding, TestTarget, ensure};
 use iscsi::pdu::{
     Bhs, Cid, CmdSn, DataSn, InitiatorTaskTag, LogoutOutcome, LogoutReason, LogoutRequest, Lun, SegmentLengths,
     TargetPdu, TargetTransferTag, TaskFunction, TaskFunctionOutcome, TaskManagementRequest, TextRequest, TextResponse,
 };
 
-pub(super) fn ping(aim: &Aim) -> Found {
+pub(super) fn ping(aim: &TestTarget) -> CheckResult {
     let mut session = Session::login(aim, |_| {})?;
     session.ping()?;
     // The answer to the second ping comes after all answers to the first.
     session.ping()
 }
 
-pub(super) fn ping_unanswered(aim: &Aim) -> Found {
+pub(super) fn ping_unanswered(aim: &TestTarget) -> CheckResult {
     let mut session = Session::login(aim, |_| {})?;
     session.send_nop(InitiatorTaskTag::RESERVED, b"");
     session.expect_silence()?;
@@ -23,12 +23,12 @@ pub(super) fn ping_unanswered(aim: &Aim) -> Found {
 }
 
 /// Checks that the answer names the task of the request.
-fn is_of(asked: u32, told: InitiatorTaskTag) -> Found {
+fn is_of(asked: u32, told: InitiatorTaskTag) -> CheckResult {
     ensure(told.0 == asked, || format!("the answer to task {asked:#x} names task {:#x}", told.0))
 }
 
 /// Sends a text request and returns the text of the answer.
-pub(crate) fn text(session: &mut Session, asked: &str) -> Found<String> {
+pub(crate) fn text(session: &mut Session, asked: &str) -> CheckResult<String> {
     let tag = session.next_tag();
     exchange(session, tag, TargetTransferTag::RESERVED, true, asked).map(|(_, told)| told)
 }
@@ -40,7 +40,7 @@ fn exchange(
     target_transfer_tag: TargetTransferTag,
     is_final: bool,
     asked: &str,
-) -> Found<(TextResponse, String)> {
+) -> CheckResult<(TextResponse, String)> {
     let request = TextRequest {
         immediate: true,
         is_final,
@@ -54,7 +54,7 @@ fn exchange(
     let mut header = [0; 48];
     request.emit(SegmentLengths::data(asked.len()), &mut header);
     session.wire.send(&header, asked.as_bytes());
-    match session.hear()? {
+    match session.receive()? {
         (TargetPdu::Text(response), pdu) => {
             is_of(tag, response.initiator_task_tag)?;
             Ok((response, String::from_utf8_lossy(&pdu.data).into_owned()))
@@ -63,7 +63,7 @@ fn exchange(
     }
 }
 
-pub(super) fn text_goes_on(aim: &Aim) -> Found {
+pub(super) fn text_goes_on(aim: &TestTarget) -> CheckResult {
     let mut session = Session::login(aim, |_| {})?;
     let tag = session.next_tag();
     let asked = "X-io.blockyard.conform=1\0";
@@ -78,20 +78,20 @@ pub(super) fn text_goes_on(aim: &Aim) -> Found {
     session.ping()
 }
 
-pub(super) fn send_targets(aim: &Aim) -> Found {
+pub(super) fn send_targets(aim: &TestTarget) -> CheckResult {
     let mut session = Session::login(aim, |_| {})?;
     let told = text(&mut session, "SendTargets=\0")?;
     ensure(told.contains(aim.target.as_str()), || format!("it answered {told:?}"))
 }
 
-pub(super) fn text_key(aim: &Aim) -> Found {
+pub(super) fn text_key(aim: &TestTarget) -> CheckResult {
     let mut session = Session::login(aim, |_| {})?;
     let told = text(&mut session, "X-io.blockyard.conform=1\0")?;
     // A key that the receiver does not know is answered with NotUnderstood (RFC 7143 §6.2).
     ensure(told.contains("X-io.blockyard.conform=NotUnderstood"), || format!("it answered {told:?}"))
 }
 
-pub(super) fn absent_lun(aim: &Aim) -> Found {
+pub(super) fn absent_lun(aim: &TestTarget) -> CheckResult {
     let mut session = Session::login(aim, |_| {})?;
     session.ready()?;
     // REPORT LUNS: the check needs a LUN that is not in the list.
@@ -111,11 +111,11 @@ pub(super) fn absent_lun(aim: &Aim) -> Found {
 }
 
 /// Sends a task management request and returns its outcome.
-pub(super) fn manage(session: &mut Session, request: &TaskManagementRequest) -> Found<TaskFunctionOutcome> {
+pub(super) fn manage(session: &mut Session, request: &TaskManagementRequest) -> CheckResult<TaskFunctionOutcome> {
     let mut header = [0; 48];
     request.emit(SegmentLengths::NONE, &mut header);
     session.wire.send(&header, &[]);
-    match session.hear()? {
+    match session.receive()? {
         (TargetPdu::TaskManagement(response), _) => {
             is_of(request.initiator_task_tag.0, response.initiator_task_tag)?;
             Ok(response.outcome)
@@ -141,7 +141,7 @@ pub(super) fn function(session: &mut Session, function: TaskFunction, referenced
     }
 }
 
-pub(super) fn abort_absent(aim: &Aim) -> Found {
+pub(super) fn abort_absent(aim: &TestTarget) -> CheckResult {
     let mut session = Session::login(aim, |_| {})?;
     session.ready()?;
     // No task of the session has this tag.
@@ -150,13 +150,13 @@ pub(super) fn abort_absent(aim: &Aim) -> Found {
     ensure(outcome == TaskFunctionOutcome::TaskDoesNotExist, || format!("it answered {outcome:?}"))
 }
 
-pub(super) fn unknown_function(aim: &Aim) -> Found {
+pub(super) fn unknown_function(aim: &TestTarget) -> CheckResult {
     let mut session = Session::login(aim, |_| {})?;
     let request = function(&mut session, TaskFunction::Other(0x7e), 0);
     let mut header: Bhs = [0; 48];
     request.emit(SegmentLengths::NONE, &mut header);
     session.wire.send(&header, &[]);
-    match session.hear()? {
+    match session.receive()? {
         // A target may reject the PDU or answer that it does not support the function.
         (TargetPdu::Reject(_), _) => Ok(()),
         (TargetPdu::TaskManagement(response), _) => {
@@ -167,7 +167,7 @@ pub(super) fn unknown_function(aim: &Aim) -> Found {
     }
 }
 
-pub(super) fn unknown_opcode(aim: &Aim) -> Found {
+pub(super) fn unknown_opcode(aim: &TestTarget) -> CheckResult {
     let mut session = Session::login(aim, |_| {})?;
     let mut header: Bhs = [0; 48];
     // Immediate, with a vendor-specific opcode that the target does not know (RFC 7143 §11.2.1.2).
@@ -191,7 +191,7 @@ pub(super) fn unknown_opcode(aim: &Aim) -> Found {
 }
 
 /// Sends a logout and returns its outcome.
-pub(super) fn log_out(session: &mut Session, reason: LogoutReason, cid: u16) -> Found<LogoutOutcome> {
+pub(super) fn log_out(session: &mut Session, reason: LogoutReason, cid: u16) -> CheckResult<LogoutOutcome> {
     let request = LogoutRequest {
         immediate: true,
         reason,
@@ -203,7 +203,7 @@ pub(super) fn log_out(session: &mut Session, reason: LogoutReason, cid: u16) -> 
     let mut header = [0; 48];
     request.emit(SegmentLengths::NONE, &mut header);
     session.wire.send(&header, &[]);
-    match session.hear()? {
+    match session.receive()? {
         (TargetPdu::Logout(response), _) => {
             is_of(request.initiator_task_tag.0, response.initiator_task_tag)?;
             Ok(response.outcome)
@@ -212,7 +212,7 @@ pub(super) fn log_out(session: &mut Session, reason: LogoutReason, cid: u16) -> 
     }
 }
 
-pub(super) fn logout(aim: &Aim) -> Found {
+pub(super) fn logout(aim: &TestTarget) -> CheckResult {
     let mut session = Session::login(aim, |_| {})?;
     let outcome = log_out(&mut session, LogoutReason::CloseSession, 0)?;
     ensure(outcome == LogoutOutcome::Closed, || format!("it answered {outcome:?}"))?;
@@ -220,7 +220,7 @@ pub(super) fn logout(aim: &Aim) -> Found {
     ensure(closed, || "it keeps the connection".to_owned())
 }
 
-pub(super) fn logout_other(aim: &Aim) -> Found {
+pub(super) fn logout_other(aim: &TestTarget) -> CheckResult {
     let mut session = Session::login(aim, |_| {})?;
     // No connection of the session has this CID; the logout must not end the one that it arrives on.
     let outcome = log_out(&mut session, LogoutReason::CloseConnection, 0x4321)?;

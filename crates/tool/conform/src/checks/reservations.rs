@@ -3,8 +3,8 @@
 use super::data::block_bytes;
 use super::resets::{pair, port, told};
 use super::writes::send_whole;
-use crate::session::{Done, Session};
-use crate::{Aim, Finding, Found, ensure};
+use crate::session::{CommandResult, Session};
+use crate::{CheckResult, Finding, TestTarget, ensure};
 
 const GOOD: u8 = 0;
 const CONFLICT: u8 = 0x18;
@@ -26,29 +26,29 @@ const BESIDE: u64 = 0x6265_7369;
 
 /// Access that a nexus has to the unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct May {
+struct AllowedAccess {
     read: bool,
     write: bool,
 }
 
-const ALL: May = May { read: true, write: true };
-const READ: May = May { read: true, write: false };
-const NOTHING: May = May { read: false, write: false };
+const ALL: AllowedAccess = AllowedAccess { read: true, write: true };
+const READ: AllowedAccess = AllowedAccess { read: true, write: false };
+const NOTHING: AllowedAccess = AllowedAccess { read: false, write: false };
 
 /// Sends PERSISTENT RESERVE OUT with the service action, the type and both keys.
-fn reserve_out(session: &mut Session, action: u8, kind: u8, key: u64, action_key: u64) -> Found<Done> {
+fn reserve_out(session: &mut Session, action: u8, kind: u8, key: u64, action_key: u64) -> CheckResult<CommandResult> {
     let mut parameters = [0; 24];
     parameters[..8].copy_from_slice(&key.to_be_bytes());
     parameters[8..16].copy_from_slice(&action_key.to_be_bytes());
     send_whole(session, &[0x5f, action, kind, 0, 0, 0, 0, 0, 24, 0], &parameters)
 }
 
-fn expect(what: &str, done: &Done, status: u8) -> Found {
+fn expect(what: &str, done: &CommandResult, status: u8) -> CheckResult {
     ensure(done.status == status, || format!("{what} ended with status {}, sense {:x?}", done.status, done.sense))
 }
 
 /// Removes the reservation and all registrations.
-fn clear(session: &mut Session) -> Found {
+fn clear(session: &mut Session) -> CheckResult {
     let done = reserve_out(session, REGISTER_AND_IGNORE, 0, 0, HOLDER)?;
     if done.status == 2 && done.sense_key() == Some(5) {
         return Err(Finding::Untried("it knows no persistent reservations".to_owned()));
@@ -57,7 +57,7 @@ fn clear(session: &mut Session) -> Found {
     expect("CLEAR", &reserve_out(session, CLEAR, 0, HOLDER, 0)?, GOOD)
 }
 
-fn register_both(holder: &mut Session, beside: &mut Session) -> Found {
+fn register_both(holder: &mut Session, beside: &mut Session) -> CheckResult {
     for (session, key) in [(holder, HOLDER), (beside, BESIDE)] {
         session.ready()?;
         expect("REGISTER", &reserve_out(session, REGISTER_AND_IGNORE, 0, 0, key)?, GOOD)?;
@@ -66,10 +66,10 @@ fn register_both(holder: &mut Session, beside: &mut Session) -> Found {
 }
 
 /// Probes the access of the session to the first block of the unit, of `block` bytes.
-fn may(session: &mut Session, block: u32) -> Found<May> {
+fn may(session: &mut Session, block: u32) -> CheckResult<AllowedAccess> {
     // Changes that another session made to the reservation are reported as unit attentions first.
     session.ready()?;
-    let allowed = |what: &str, done: &Done| match done.status {
+    let allowed = |what: &str, done: &CommandResult| match done.status {
         GOOD => Ok(true),
         CONFLICT => Ok(false),
         status => Err(Finding::Wrong(format!("{what} ended with status {status}, sense {:x?}", done.sense))),
@@ -77,11 +77,11 @@ fn may(session: &mut Session, block: u32) -> Found<May> {
     let of_one_block = |operation_code| [operation_code, 0, 0, 0, 0, 0, 0, 0, 1, 0];
     let read = session.read(&of_one_block(0x28), block)?;
     let written = send_whole(session, &of_one_block(0x2a), &vec![0; block as usize])?;
-    Ok(May { read: allowed("READ (10)", &read)?, write: allowed("WRITE (10)", &written)? })
+    Ok(AllowedAccess { read: allowed("READ (10)", &read)?, write: allowed("WRITE (10)", &written)? })
 }
 
 /// Checks a reservation type: access of another registrant, and of a nexus without registration.
-fn matrix(aim: &Aim, kind: u8, registered: May, stranger: May) -> Found {
+fn matrix(aim: &TestTarget, kind: u8, registered: AllowedAccess, stranger: AllowedAccess) -> CheckResult {
     let [mut holder, mut beside] = pair(aim)?;
     let mut third = port(aim, 3)?;
     let block = block_bytes(&mut third)?;
@@ -104,38 +104,38 @@ fn matrix(aim: &Aim, kind: u8, registered: May, stranger: May) -> Found {
     result.and(cleared)
 }
 
-pub(super) fn register(aim: &Aim) -> Found {
+pub(super) fn register(aim: &TestTarget) -> CheckResult {
     let [mut session, _] = pair(aim)?;
     clear(&mut session)?;
     let done = reserve_out(&mut session, RESERVE, WRITE_EXCLUSIVE, HOLDER, 0)?;
     expect("RESERVE by who is not registered", &done, CONFLICT)
 }
 
-pub(super) fn write_exclusive(aim: &Aim) -> Found {
+pub(super) fn write_exclusive(aim: &TestTarget) -> CheckResult {
     matrix(aim, WRITE_EXCLUSIVE, READ, READ)
 }
 
-pub(super) fn exclusive_access(aim: &Aim) -> Found {
+pub(super) fn exclusive_access(aim: &TestTarget) -> CheckResult {
     matrix(aim, EXCLUSIVE_ACCESS, NOTHING, NOTHING)
 }
 
-pub(super) fn write_exclusive_registrants(aim: &Aim) -> Found {
+pub(super) fn write_exclusive_registrants(aim: &TestTarget) -> CheckResult {
     matrix(aim, WRITE_EXCLUSIVE_REGISTRANTS, ALL, READ)
 }
 
-pub(super) fn exclusive_access_registrants(aim: &Aim) -> Found {
+pub(super) fn exclusive_access_registrants(aim: &TestTarget) -> CheckResult {
     matrix(aim, EXCLUSIVE_ACCESS_REGISTRANTS, ALL, NOTHING)
 }
 
-pub(super) fn write_exclusive_all(aim: &Aim) -> Found {
+pub(super) fn write_exclusive_all(aim: &TestTarget) -> CheckResult {
     matrix(aim, WRITE_EXCLUSIVE_ALL, ALL, READ)
 }
 
-pub(super) fn exclusive_access_all(aim: &Aim) -> Found {
+pub(super) fn exclusive_access_all(aim: &TestTarget) -> CheckResult {
     matrix(aim, EXCLUSIVE_ACCESS_ALL, ALL, NOTHING)
 }
 
-pub(super) fn preempt(aim: &Aim) -> Found {
+pub(super) fn preempt(aim: &TestTarget) -> CheckResult {
     let [mut holder, mut beside] = pair(aim)?;
     clear(&mut holder)?;
     let result = (|| {

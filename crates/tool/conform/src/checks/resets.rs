@@ -2,35 +2,35 @@
 
 use super::requests::{function, manage};
 use super::writes::{cdb, give};
-use crate::session::{Done, Session};
-use crate::{Aim, Finding, Found, ensure};
+use crate::session::{CommandResult, Session};
+use crate::{CheckResult, Finding, TestTarget, ensure};
 use iscsi::pdu::{Isid, R2t, TargetPdu, TaskFunction, TaskFunctionOutcome};
 
 /// Logs in two sessions from different initiator ports; both units are ready.
-pub(super) fn pair(aim: &Aim) -> Found<[Session; 2]> {
+pub(super) fn pair(aim: &TestTarget) -> CheckResult<[Session; 2]> {
     Ok([port(aim, 1)?, port(aim, 2)?])
 }
 
 /// Logs in a session from an initiator port of its own. Its ISID differs near its beginning and at its end, because
 /// some targets compare only a part.
-pub(super) fn port(aim: &Aim, number: u8) -> Found<Session> {
+pub(super) fn port(aim: &TestTarget, number: u8) -> CheckResult<Session> {
     let mut session = Session::login(aim, |config| config.isid = Isid([0x80, 0, 0, number, 0x70, number]))?;
     session.ready()?;
     Ok(session)
 }
 
 /// Starts a write and returns the R2T that asks for its data.
-fn waiting_write(session: &mut Session) -> Found<R2t> {
+fn waiting_write(session: &mut Session) -> CheckResult<R2t> {
     let cdb = cdb(session, 0x2a, 4096)?;
     let command = session.write_command(&cdb, 4096, false);
     let tag = session.send(&command);
-    match session.hear()? {
+    match session.receive()? {
         (TargetPdu::R2t(r2t), _) if r2t.initiator_task_tag.0 == tag => Ok(r2t),
         (other, _) => Err(Finding::Wrong(format!("an R2T was due, and it said {other:?}"))),
     }
 }
 
-fn complete(session: &mut Session, task_function: TaskFunction, referenced: u32) -> Found {
+fn complete(session: &mut Session, task_function: TaskFunction, referenced: u32) -> CheckResult {
     let request = function(session, task_function, referenced);
     match manage(session, &request)? {
         TaskFunctionOutcome::Complete => Ok(()),
@@ -41,14 +41,14 @@ fn complete(session: &mut Session, task_function: TaskFunction, referenced: u32)
 
 /// Checks that the next command ends with a unit attention of this additional sense code, and of this qualifier if
 /// given.
-pub(super) fn told(session: &mut Session, code: u8, qualifier: Option<u8>) -> Found {
+pub(super) fn told(session: &mut Session, code: u8, qualifier: Option<u8>) -> CheckResult {
     let done = session.read(&[0; 6], 0)?;
     let is_due = |(key, asc, ascq)| key == 6 && asc == code && qualifier.is_none_or(|due| ascq == due);
     let is_it = done.status == 2 && done.sensed().is_some_and(|sensed| is_due(sensed.triple()));
     ensure(is_it, || format!("06/{code:02x} was due, and it said status {}, sense {:x?}", done.status, done.sense))
 }
 
-pub(super) fn abort_task(aim: &Aim) -> Found {
+pub(super) fn abort_task(aim: &TestTarget) -> CheckResult {
     let [mut session, _] = pair(aim)?;
     let asked = waiting_write(&mut session)?;
     complete(&mut session, TaskFunction::AbortTask, asked.initiator_task_tag.0)?;
@@ -56,7 +56,7 @@ pub(super) fn abort_task(aim: &Aim) -> Found {
     session.ready()
 }
 
-pub(super) fn abort_task_set(aim: &Aim) -> Found {
+pub(super) fn abort_task_set(aim: &TestTarget) -> CheckResult {
     let [mut session, mut other] = pair(aim)?;
     waiting_write(&mut session)?;
     complete(&mut session, TaskFunction::AbortTaskSet, u32::MAX)?;
@@ -65,7 +65,7 @@ pub(super) fn abort_task_set(aim: &Aim) -> Found {
     ensure(done.status == 0, || format!("another session was told status {}, sense {:x?}", done.status, done.sense))
 }
 
-pub(super) fn unit(aim: &Aim) -> Found {
+pub(super) fn unit(aim: &TestTarget) -> CheckResult {
     let [mut session, mut other] = pair(aim)?;
     complete(&mut session, TaskFunction::LogicalUnitReset, u32::MAX)?;
     // The nexus that requested the reset gets the unit attention as well.
@@ -74,17 +74,17 @@ pub(super) fn unit(aim: &Aim) -> Found {
     other.ready()
 }
 
-pub(super) fn clear_task_set(aim: &Aim) -> Found {
+pub(super) fn clear_task_set(aim: &TestTarget) -> CheckResult {
     ends_a_write_of_another(aim, TaskFunction::ClearTaskSet, [0x2f, 0x2f])
 }
 
-pub(super) fn unit_ends_tasks(aim: &Aim) -> Found {
+pub(super) fn unit_ends_tasks(aim: &TestTarget) -> CheckResult {
     ends_a_write_of_another(aim, TaskFunction::LogicalUnitReset, [0x29, 0x2f])
 }
 
 /// Checks that a task management function of one session ends a write of another that waits for its data: nothing is
 /// written, and the other session is informed. Without TAS this is a unit attention with one of `codes`.
-fn ends_a_write_of_another(aim: &Aim, task_function: TaskFunction, codes: [u8; 2]) -> Found {
+fn ends_a_write_of_another(aim: &TestTarget, task_function: TaskFunction, codes: [u8; 2]) -> CheckResult {
     let [mut session, mut other] = pair(aim)?;
     let is_answered = task_aborted_status(&mut session)?;
     let cdb = cdb(&mut session, 0x28, 4096)?;
@@ -104,7 +104,7 @@ fn ends_a_write_of_another(aim: &Aim, task_function: TaskFunction, codes: [u8; 2
 /// `None` when the unit does not have the page.
 ///
 /// *Source*: SPC-4, control mode page.
-fn task_aborted_status(session: &mut Session) -> Found<Option<bool>> {
+fn task_aborted_status(session: &mut Session) -> CheckResult<Option<bool>> {
     let done = session.read(&[0x1a, 0x08, 0x0a, 0, 252, 0], 252)?;
     let behind = done.data.get(3).and_then(|&descriptors| done.data.get(4 + usize::from(descriptors)..));
     let page = behind.filter(|page| done.status == 0 && page.first().is_some_and(|code| code & 0x7f == 0x0a));
@@ -121,18 +121,18 @@ fn is_told_of_its_end(
     data: &[u8],
     is_answered: Option<bool>,
     codes: [u8; 2],
-) -> Found {
+) -> CheckResult {
     let ended = asked.initiator_task_tag.0;
     let command = session.read_command(&[0; 6], 0);
     let tag = session.send(&command);
     let mut status = None;
     let next = loop {
-        match session.hear()? {
+        match session.receive()? {
             (TargetPdu::ScsiResponse(response), pdu) if response.initiator_task_tag.0 == ended => {
-                status = Some(Done::of(&response, &pdu).status);
+                status = Some(CommandResult::of(&response, &pdu).status);
             }
             (TargetPdu::ScsiResponse(response), pdu) if response.initiator_task_tag.0 == tag => {
-                break Done::of(&response, &pdu);
+                break CommandResult::of(&response, &pdu);
             }
             (other, _) => return Err(Finding::Wrong(format!("task {tag} was due, and it said {other:?}"))),
         }

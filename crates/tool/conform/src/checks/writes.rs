@@ -1,8 +1,8 @@
 //! Checks of data that is written: immediate, unsolicited and solicited data, residuals, and lost or damaged PDUs.
 
 use super::data::block_bytes;
-use crate::session::{Done, Session};
-use crate::{Aim, Finding, Found, ensure};
+use crate::session::{CommandResult, Session};
+use crate::{CheckResult, Finding, TestTarget, ensure};
 use iscsi::DigestOffer;
 use iscsi::login::InitiatorConfig;
 use iscsi::pdu::{
@@ -15,14 +15,14 @@ const PDU_BYTES: u32 = 4096;
 
 /// Fault that is injected into one PDU of a sequence.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Harm {
+pub(super) enum DataFault {
     None,
     Lost,
     Damaged,
 }
 
 /// Logs in a session whose unit is ready, with bursts of 16 KiB.
-fn writing(aim: &Aim, change: impl Fn(&mut InitiatorConfig)) -> Found<Session> {
+fn writing(aim: &TestTarget, change: impl Fn(&mut InitiatorConfig)) -> CheckResult<Session> {
     let mut session = Session::login(aim, |config| {
         config.offer.burst_bytes_max = 16 << 10;
         config.offer.first_burst_bytes_max = 8192;
@@ -38,14 +38,14 @@ fn content(seed: u8, bytes: u32) -> Vec<u8> {
 }
 
 /// Builds a WRITE (10) or READ (10) of `bytes` from block 0 on.
-pub(super) fn cdb(session: &mut Session, operation_code: u8, bytes: u32) -> Found<[u8; 10]> {
+pub(super) fn cdb(session: &mut Session, operation_code: u8, bytes: u32) -> CheckResult<[u8; 10]> {
     let blocks = bytes / block_bytes(session)?;
     let [high, low] = u16::try_from(blocks).unwrap_or(1).to_be_bytes();
     Ok([operation_code, 0, 0, 0, 0, 0, 0, high, low, 0])
 }
 
 /// Checks that the unit returns `data` from block 0 on.
-fn holds(session: &mut Session, data: &[u8]) -> Found {
+fn holds(session: &mut Session, data: &[u8]) -> CheckResult {
     let bytes = u32::try_from(data.len()).unwrap_or(u32::MAX);
     let cdb = cdb(session, 0x28, bytes)?;
     let done = session.read(&cdb, bytes)?;
@@ -53,13 +53,13 @@ fn holds(session: &mut Session, data: &[u8]) -> Found {
     ensure(done.data == data, || "what is read is not what was written".to_owned())
 }
 
-fn good(done: &Done) -> Found {
+fn good(done: &CommandResult) -> CheckResult {
     ensure(done.status == 0, || format!("WRITE (10) ended with status {}, sense {:x?}", done.status, done.sense))?;
     ensure(done.residual == Residual::None, || format!("all was written, and the residual is {:?}", done.residual))
 }
 
 /// Sends `data` as Data-Out PDUs at buffer offset `from`, with DataSN from 0 on; `harm` applies to the second PDU.
-fn send_data(session: &mut Session, tag: u32, asked: Option<&R2t>, data: &[u8], from: u32, harm: Harm) {
+fn send_data(session: &mut Session, tag: u32, asked: Option<&R2t>, data: &[u8], from: u32, harm: DataFault) {
     let pieces = data.chunks(PDU_BYTES as usize).count();
     for (number, piece) in data.chunks(PDU_BYTES as usize).enumerate() {
         let data_out = DataOut {
@@ -75,8 +75,8 @@ fn send_data(session: &mut Session, tag: u32, asked: Option<&R2t>, data: &[u8], 
         data_out.emit(SegmentLengths::data(piece.len()), &mut header);
         let mut bytes = session.wire.framed(&header, piece);
         match harm {
-            Harm::Lost if number == 1 => continue,
-            Harm::Damaged if number == 1 => {
+            DataFault::Lost if number == 1 => continue,
+            DataFault::Damaged if number == 1 => {
                 let at = bytes.len() - 8;
                 bytes[at] ^= 1;
             }
@@ -90,7 +90,7 @@ fn send_data(session: &mut Session, tag: u32, asked: Option<&R2t>, data: &[u8], 
 pub(super) fn give(session: &mut Session, asked: &R2t, data: &[u8]) {
     let from = asked.buffer_offset_bytes as usize;
     let piece = data.get(from..from + asked.desired_data_transfer_bytes as usize).unwrap_or_default();
-    send_data(session, asked.initiator_task_tag.0, Some(asked), piece, asked.buffer_offset_bytes, Harm::None);
+    send_data(session, asked.initiator_task_tag.0, Some(asked), piece, asked.buffer_offset_bytes, DataFault::None);
 }
 
 /// Expected R2TSN and buffer offset of the next R2T.
@@ -108,16 +108,28 @@ impl ExpectedR2t {
 
 /// Answers R2Ts for `data`, of which `sent` bytes were already sent, until the command ends; `harm` applies to one PDU
 /// of the first answer.
-pub(super) fn answer(session: &mut Session, tag: u32, data: &[u8], sent: u32, harm: Harm) -> Found<Done> {
+pub(super) fn answer(
+    session: &mut Session,
+    tag: u32,
+    data: &[u8],
+    sent: u32,
+    harm: DataFault,
+) -> CheckResult<CommandResult> {
     answer_from(session, tag, data, ExpectedR2t { next: 0, due: sent }, harm)
 }
 
-fn answer_from(session: &mut Session, tag: u32, data: &[u8], asked: ExpectedR2t, mut harm: Harm) -> Found<Done> {
+fn answer_from(
+    session: &mut Session,
+    tag: u32,
+    data: &[u8],
+    asked: ExpectedR2t,
+    mut harm: DataFault,
+) -> CheckResult<CommandResult> {
     let most = session.agreed.burst_bytes_max;
     let ExpectedR2t { mut next, mut due } = asked;
-    let is_harmed = harm != Harm::None;
+    let is_harmed = harm != DataFault::None;
     loop {
-        let (parsed, pdu) = session.hear()?;
+        let (parsed, pdu) = session.receive()?;
         match parsed {
             TargetPdu::R2t(r2t) if r2t.initiator_task_tag.0 == tag => {
                 let (from, len) = (r2t.buffer_offset_bytes, r2t.desired_data_transfer_bytes);
@@ -130,11 +142,11 @@ fn answer_from(session: &mut Session, tag: u32, data: &[u8], asked: ExpectedR2t,
                 let piece =
                     piece.ok_or(Finding::Wrong(format!("{len} bytes at {from} are asked for of {}", data.len())))?;
                 // The fault is injected once, so the recovery can succeed.
-                send_data(session, tag, Some(&r2t), piece, from, std::mem::replace(&mut harm, Harm::None));
+                send_data(session, tag, Some(&r2t), piece, from, std::mem::replace(&mut harm, DataFault::None));
                 (next, due) = (next + 1, from + len);
             }
             TargetPdu::ScsiResponse(response) if response.initiator_task_tag.0 == tag => {
-                return Ok(Done::of(&response, &pdu));
+                return Ok(CommandResult::of(&response, &pdu));
             }
             TargetPdu::Reject(reject) if is_harmed && reject.reason == RejectReason::DataDigestError => {}
             other => return Err(Finding::Wrong(format!("an R2T or a response was due, and it said {other:?}"))),
@@ -143,17 +155,17 @@ fn answer_from(session: &mut Session, tag: u32, data: &[u8], asked: ExpectedR2t,
 }
 
 /// Sends a command with all of its data: as immediate data when it fits, otherwise as R2Ts ask for it.
-pub(crate) fn send_whole(session: &mut Session, cdb: &[u8], data: &[u8]) -> Found<Done> {
+pub(crate) fn send_whole(session: &mut Session, cdb: &[u8], data: &[u8]) -> CheckResult<CommandResult> {
     let bytes = u32::try_from(data.len()).unwrap_or(u32::MAX);
     // Immediate data is limited by both FirstBurstLength and the target's MaxRecvDataSegmentLength (RFC 7143 §13.14).
     let most = session.agreed.first_burst_bytes_max.min(session.agreed.peer_data_segment_bytes_max);
     let is_immediate = session.agreed.immediate_data && bytes <= most;
     let command = session.write_command(cdb, bytes, false);
     let tag = if is_immediate { session.send_with(&command, data) } else { session.send(&command) };
-    answer(session, tag, data, if is_immediate { bytes } else { 0 }, Harm::None)
+    answer(session, tag, data, if is_immediate { bytes } else { 0 }, DataFault::None)
 }
 
-pub(super) fn immediate(aim: &Aim) -> Found {
+pub(super) fn immediate(aim: &TestTarget) -> CheckResult {
     let mut session = writing(aim, |config| config.offer.immediate_data = true)?;
     if !session.agreed.immediate_data {
         return Err(Finding::Untried("immediate data was not agreed".to_owned()));
@@ -162,12 +174,12 @@ pub(super) fn immediate(aim: &Aim) -> Found {
     let data = content(1, PDU_BYTES);
     let command = session.write_command(&cdb, PDU_BYTES, false);
     let tag = session.send_with(&command, &data);
-    let done = answer(&mut session, tag, &data, PDU_BYTES, Harm::None)?;
+    let done = answer(&mut session, tag, &data, PDU_BYTES, DataFault::None)?;
     good(&done)?;
     holds(&mut session, &data)
 }
 
-pub(super) fn unsolicited(aim: &Aim) -> Found {
+pub(super) fn unsolicited(aim: &TestTarget) -> CheckResult {
     let mut session = writing(aim, |config| {
         config.offer.initial_r2t = false;
         config.offer.immediate_data = true;
@@ -182,14 +194,14 @@ pub(super) fn unsolicited(aim: &Aim) -> Found {
     // Immediate and unsolicited data together fill at most the first burst (RFC 7143 §13.14).
     let first = session.agreed.first_burst_bytes_max.min(WRITE_BYTES);
     let tag = session.send_with(&command, &data[..immediate as usize]);
-    send_data(&mut session, tag, None, &data[immediate as usize..first as usize], immediate, Harm::None);
-    let done = answer(&mut session, tag, &data, first, Harm::None)?;
+    send_data(&mut session, tag, None, &data[immediate as usize..first as usize], immediate, DataFault::None);
+    let done = answer(&mut session, tag, &data, first, DataFault::None)?;
     good(&done)?;
     holds(&mut session, &data)
 }
 
 /// Writes with solicited data only.
-fn solicited_with(session: &mut Session, seed: u8, harm: Harm) -> Found<(Done, Vec<u8>)> {
+fn solicited_with(session: &mut Session, seed: u8, harm: DataFault) -> CheckResult<(CommandResult, Vec<u8>)> {
     let cdb = cdb(session, 0x2a, WRITE_BYTES)?;
     let data = content(seed, WRITE_BYTES);
     let command = session.write_command(&cdb, WRITE_BYTES, false);
@@ -197,58 +209,58 @@ fn solicited_with(session: &mut Session, seed: u8, harm: Harm) -> Found<(Done, V
     Ok((answer(session, tag, &data, 0, harm)?, data))
 }
 
-pub(super) fn solicited(aim: &Aim) -> Found {
+pub(super) fn solicited(aim: &TestTarget) -> CheckResult {
     let mut session = writing(aim, |_| {})?;
-    let (done, data) = solicited_with(&mut session, 3, Harm::None)?;
+    let (done, data) = solicited_with(&mut session, 3, DataFault::None)?;
     good(&done)?;
     holds(&mut session, &data)
 }
 
 /// Checks that an initiator which allows one outstanding R2T receives no second one before it answers the first.
-pub(super) fn outstanding(aim: &Aim) -> Found {
+pub(super) fn outstanding(aim: &TestTarget) -> CheckResult {
     let mut session = writing(aim, |config| config.offer.outstanding_r2t_max = 1)?;
     let cdb = cdb(&mut session, 0x2a, WRITE_BYTES)?;
     let data = content(7, WRITE_BYTES);
     let command = session.write_command(&cdb, WRITE_BYTES, false);
     let tag = session.send(&command);
-    let (TargetPdu::R2t(asked), _) = session.hear()? else {
+    let (TargetPdu::R2t(asked), _) = session.receive()? else {
         return Err(Finding::Wrong("an R2T was due".to_owned()));
     };
     // No second R2T may come while the first one is unanswered.
     session.expect_silence()?;
     give(&mut session, &asked, &data);
-    let done = answer_from(&mut session, tag, &data, ExpectedR2t::behind(&asked), Harm::None)?;
+    let done = answer_from(&mut session, tag, &data, ExpectedR2t::behind(&asked), DataFault::None)?;
     good(&done)?;
     holds(&mut session, &data)
 }
 
 /// Writes one block with an Expected Data Transfer Length of `bytes`.
-fn offered(aim: &Aim, bytes: impl Fn(u32) -> u32) -> Found<(Session, u32, Done)> {
+fn offered(aim: &TestTarget, bytes: impl Fn(u32) -> u32) -> CheckResult<(Session, u32, CommandResult)> {
     let mut session = writing(aim, |_| {})?;
     let block = block_bytes(&mut session)?;
     let cdb = cdb(&mut session, 0x2a, block)?;
     let data = content(4, bytes(block));
     let command = session.write_command(&cdb, bytes(block), false);
     let tag = session.send(&command);
-    let done = answer(&mut session, tag, &data, 0, Harm::None)?;
+    let done = answer(&mut session, tag, &data, 0, DataFault::None)?;
     Ok((session, block, done))
 }
 
-pub(super) fn underflow(aim: &Aim) -> Found {
+pub(super) fn underflow(aim: &TestTarget) -> CheckResult {
     let (_, block, done) = offered(aim, |block| 2 * block)?;
     // The target may also refuse the command and take no data.
     let expected = [Residual::Underflow(block), Residual::Underflow(2 * block)];
     ensure(expected.contains(&done.residual), || format!("the residual is {:?}, not {:?}", done.residual, expected[0]))
 }
 
-pub(super) fn overflow(aim: &Aim) -> Found {
+pub(super) fn overflow(aim: &TestTarget) -> CheckResult {
     let (_, block, done) = offered(aim, |block| block / 2)?;
     let expected = Residual::Overflow(block - block / 2);
     ensure(done.residual == expected, || format!("the residual is {:?}, not {expected:?}", done.residual))
 }
 
 /// Sends a WRITE for which the initiator expects data and sends none.
-pub(super) fn wrong_way(aim: &Aim) -> Found {
+pub(super) fn wrong_way(aim: &TestTarget) -> CheckResult {
     let mut session = writing(aim, |_| {})?;
     let block = block_bytes(&mut session)?;
     let cdb = cdb(&mut session, 0x2a, block)?;
@@ -260,12 +272,12 @@ pub(super) fn wrong_way(aim: &Aim) -> Found {
 }
 
 /// Checks a write at level 1 of which one PDU is lost or damaged: it ends complete, or it fails.
-fn harmed(aim: &Aim, seed: u8, harm: Harm) -> Found {
+fn harmed(aim: &TestTarget, seed: u8, harm: DataFault) -> CheckResult {
     let mut session = writing(aim, |config| {
         config.offer.error_recovery_level = 1;
         config.offer.data_digest = DigestOffer::Preferred;
     })?;
-    if session.agreed.error_recovery_level == 0 || (harm == Harm::Damaged && !session.wire.data_digest) {
+    if session.agreed.error_recovery_level == 0 || (harm == DataFault::Damaged && !session.wire.data_digest) {
         return Err(Finding::Untried("level 1 and data digests were not agreed".to_owned()));
     }
     let (done, data) = solicited_with(&mut session, seed, harm)?;
@@ -277,10 +289,10 @@ fn harmed(aim: &Aim, seed: u8, harm: Harm) -> Found {
     }
 }
 
-pub(super) fn lost_data(aim: &Aim) -> Found {
-    harmed(aim, 5, Harm::Lost)
+pub(super) fn lost_data(aim: &TestTarget) -> CheckResult {
+    harmed(aim, 5, DataFault::Lost)
 }
 
-pub(super) fn wrong_digest(aim: &Aim) -> Found {
-    harmed(aim, 6, Harm::Damaged)
+pub(super) fn wrong_digest(aim: &TestTarget) -> CheckResult {
+    harmed(aim, 6, DataFault::Damaged)
 }

@@ -1,8 +1,8 @@
 //! Implementation of each requirement.
 
-use super::tried;
+use super::probes;
 use super::unit::{Answer, Unit};
-use crate::{Finding, Found, ensure};
+use crate::{CheckResult, Finding, ensure};
 
 const MIB: u64 = 1 << 20;
 
@@ -10,24 +10,24 @@ fn wrong(how: impl Into<String>) -> Finding {
     Finding::Wrong(how.into())
 }
 
-pub(super) fn reads(unit: &mut Unit) -> Found {
+pub(super) fn reads(unit: &mut Unit) -> CheckResult {
     let bytes = unit.block_bytes()?;
     let answer = unit.ask("READ (16)", &[0x88, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0], bytes)?;
     ensure(answer.0.len() == bytes as usize, || format!("{} bytes came of a block of {bytes}", answer.0.len()))
 }
 
-pub(super) fn writable(unit: &mut Unit) -> Found {
+pub(super) fn writable(unit: &mut Unit) -> CheckResult {
     let (_, header) = unit.mode(0x3F, 0)?;
     // WP in the device-specific parameter of the mode parameter header (SBC-4).
     ensure(!header.bit(2, 7), || "it is write-protected for this host (WP)".to_owned())
 }
 
-pub(super) fn blocks_of_512(unit: &mut Unit) -> Found {
+pub(super) fn blocks_of_512(unit: &mut Unit) -> CheckResult {
     let bytes = unit.block_bytes()?;
     ensure(bytes == 512, || format!("its blocks have {bytes} bytes"))
 }
 
-pub(super) fn transfer(unit: &mut Unit) -> Found {
+pub(super) fn transfer(unit: &mut Unit) -> CheckResult {
     let bytes = u64::from(unit.block_bytes()?);
     let most = unit.vital(0xB0)?.u32(8);
     // SBC-4: zero means that no limit is reported.
@@ -36,7 +36,7 @@ pub(super) fn transfer(unit: &mut Unit) -> Found {
     })
 }
 
-pub(super) fn durable(unit: &mut Unit) -> Found {
+pub(super) fn durable(unit: &mut Unit) -> CheckResult {
     let (page, _) = unit.mode(0x08, 0)?;
     ensure(page.u8(0) & 0x3F == 0x08, || "it has no caching page, and does not say whether it caches".to_owned())?;
     ensure(!page.bit(2, 2), || "its write cache may lose what it answered (WCE is 1)".to_owned())
@@ -58,7 +58,7 @@ fn unique(page: &Answer) -> Vec<Vec<u8>> {
     found
 }
 
-pub(super) fn designator(unit: &mut Unit) -> Found {
+pub(super) fn designator(unit: &mut Unit) -> CheckResult {
     let names = unique(&unit.vital(0x83)?);
     ensure(!names.is_empty(), || "page 83h has no such name of the unit".to_owned())?;
     // Two hosts recognize one unit on two paths only by an equal designator.
@@ -66,18 +66,18 @@ pub(super) fn designator(unit: &mut Unit) -> Found {
     ensure(names == again, || "another session is told another name".to_owned())
 }
 
-pub(super) fn serial(unit: &mut Unit) -> Found {
+pub(super) fn serial(unit: &mut Unit) -> CheckResult {
     let page = unit.vital(0x80)?;
     let text = page.0.get(4..).unwrap_or_default();
     ensure(text.iter().any(|&byte| byte != b' ' && byte != 0), || "it is empty".to_owned())
 }
 
-pub(super) fn version(unit: &mut Unit) -> Found {
+pub(super) fn version(unit: &mut Unit) -> CheckResult {
     let version = unit.inquiry()?.u8(2);
     ensure(version >= 5, || format!("VERSION is {version}, and SPC-3 is 5"))
 }
 
-pub(super) fn alua(unit: &mut Unit) -> Found {
+pub(super) fn alua(unit: &mut Unit) -> CheckResult {
     let groups = unit.inquiry()?.u8(5) >> 4 & 0x03;
     ensure(groups != 0, || "it knows no target port groups (TPGS is 0)".to_owned())?;
     let own = own_group(&unit.vital(0x83)?).ok_or(wrong("page 83h does not say which group this port is in"))?;
@@ -108,7 +108,7 @@ fn own_group(page: &Answer) -> Option<u16> {
     None
 }
 
-pub(super) fn reset(unit: &mut Unit) -> Found {
+pub(super) fn reset(unit: &mut Unit) -> CheckResult {
     let cdb = [0xA3, 0x0D, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0];
     let answer = unit
         .ask("REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS", &cdb, 4)
@@ -121,28 +121,28 @@ pub(super) fn reset(unit: &mut Unit) -> Found {
 /// Service action REPORT CAPABILITIES.
 const CAPABILITIES: u8 = 2;
 
-pub(super) fn kind(unit: &mut Unit) -> Found {
+pub(super) fn kind(unit: &mut Unit) -> CheckResult {
     let answer = unit.reservations(CAPABILITIES)?;
     ensure(answer.bit(3, 7), || "it does not say which types it supports (TMV is 0)".to_owned())?;
     // WR_EX_RO in the persistent reservation type mask (SPC-4).
     ensure(answer.bit(4, 5), || "it is not".to_owned())
 }
 
-pub(super) fn survive(unit: &mut Unit) -> Found {
+pub(super) fn survive(unit: &mut Unit) -> CheckResult {
     let answer = unit.reservations(CAPABILITIES)?;
     ensure(answer.bit(2, 0), || "they cannot (PTPL_C is 0)".to_owned())
 }
 
-pub(super) fn free(unit: &mut Unit) -> Found {
+pub(super) fn free(unit: &mut Unit) -> CheckResult {
     let answer = unit.reservations(1)?;
     ensure(answer.u32(4) == 0, || format!("it is reserved, with the type {:X}h", answer.u8(21) & 0x0F))
 }
 
-pub(super) fn unmap(unit: &mut Unit) -> Found {
+pub(super) fn unmap(unit: &mut Unit) -> CheckResult {
     let bytes = u64::from(unit.block_bytes()?);
     ensure(unit.capacity()?.bit(14, 7), || "blocks cannot be given back (LBPME is 0)".to_owned())?;
     ensure(unit.vital(0xB2)?.bit(5, 7), || "UNMAP is not supported (LBPU is 0)".to_owned())?;
-    tried::unmap_of_nothing(unit)?;
+    probes::unmap_of_nothing(unit)?;
     let limits = unit.vital(0xB0)?;
     let (most, granule, alignment) = (limits.u32(20), limits.u32(28), limits.u32(32));
     ensure(most > 0, || "page B0h lets UNMAP name no blocks".to_owned())?;
@@ -152,10 +152,10 @@ pub(super) fn unmap(unit: &mut Unit) -> Found {
     ensure(alignment & 0x7FFF_FFFF == 0, || format!("its granules begin at block {}", alignment & 0x7FFF_FFFF))
 }
 
-pub(super) fn zeros(unit: &mut Unit) -> Found {
+pub(super) fn zeros(unit: &mut Unit) -> CheckResult {
     ensure(unit.capacity()?.bit(14, 6), || "they do not say so (LBPRZ is 0)".to_owned())
 }
 
-pub(super) fn thresholds(unit: &mut Unit) -> Found {
+pub(super) fn thresholds(unit: &mut Unit) -> CheckResult {
     ensure(unit.vital(0xB2)?.u8(4) > 0, || "page B2h has no threshold exponent".to_owned())
 }

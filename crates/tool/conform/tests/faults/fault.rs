@@ -12,9 +12,9 @@ pub(crate) struct Fault {
     pub found_by: &'static str,
     pub says_that: &'static str,
     /// Change to PDUs of the initiator before the target receives them; emulates a target that misreads requests.
-    pub request: Option<Plant>,
+    pub request: Option<PduChange>,
     /// Change to PDUs of the target.
-    pub answer: Option<Plant>,
+    pub answer: Option<PduChange>,
     /// Hides from the initiator that the target closed the connection.
     pub keeps_open: bool,
     /// Unsolicited PDUs.
@@ -49,7 +49,7 @@ pub(crate) enum Pings {
 
 impl Fault {
     /// Returns the fault with this change to requests as well.
-    pub(crate) const fn reading(self, plant: Plant) -> Self {
+    pub(crate) const fn reading(self, plant: PduChange) -> Self {
         Self { request: Some(plant), ..self }
     }
 
@@ -68,10 +68,10 @@ impl Fault {
     }
 }
 
-pub(crate) type Plant = fn(&mut Pdu, &mut ProxyState) -> Deed;
+pub(crate) type PduChange = fn(&mut Pdu, &mut ProxyState) -> PduAction;
 
 /// Treatment of a PDU.
-pub(crate) enum Deed {
+pub(crate) enum PduAction {
     Pass,
     /// Loses the PDU; the next one takes its StatSN.
     Drop,
@@ -83,7 +83,7 @@ pub(crate) enum Deed {
     Instead(Vec<Pdu>),
 }
 
-impl Deed {
+impl PduAction {
     pub(crate) fn pdus(self, pdu: Pdu) -> Vec<Pdu> {
         match self {
             Self::Pass => vec![pdu],
@@ -157,7 +157,7 @@ impl ProxyState {
 }
 
 /// Fault of a target that changes its answers.
-pub(crate) const fn answer(name: &'static str, found_by: &'static str, says: &'static str, plant: Plant) -> Fault {
+pub(crate) const fn answer(name: &'static str, found_by: &'static str, says: &'static str, plant: PduChange) -> Fault {
     Fault {
         name,
         found_by,
@@ -170,7 +170,7 @@ pub(crate) const fn answer(name: &'static str, found_by: &'static str, says: &'s
 }
 
 /// Fault of a target that misreads requests.
-pub(crate) const fn request(name: &'static str, found_by: &'static str, says: &'static str, plant: Plant) -> Fault {
+pub(crate) const fn request(name: &'static str, found_by: &'static str, says: &'static str, plant: PduChange) -> Fault {
     Fault {
         name,
         found_by,
@@ -193,14 +193,14 @@ pub(crate) const fn unasked(name: &'static str, found_by: &'static str, says: &'
 }
 
 /// Target behavior that no rule forbids.
-pub(crate) const fn allowed(name: &'static str, answer: Option<Plant>) -> Fault {
+pub(crate) const fn allowed(name: &'static str, answer: Option<PduChange>) -> Fault {
     Fault { name, found_by: "", says_that: "", request: None, answer, keeps_open: false, says: Says::Nothing }
 }
 
 /// Applies the fault where `when` is true.
-pub(crate) fn only(when: bool, change: impl FnOnce()) -> Deed {
+pub(crate) fn only(when: bool, change: impl FnOnce()) -> PduAction {
     if when {
         change();
     }
-    Deed::Pass
+    PduAction::Pass
 }

@@ -14,7 +14,7 @@ mod ready;
 mod table;
 mod target;
 
-use conform::{Aim, CHECKS, Check, Verdict};
+use conform::{CHECKS, Check, TestTarget, Verdict};
 use fault::Fault;
 use iscsi::IscsiName;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -59,7 +59,7 @@ fn verdicts(tries: &[(&Fault, &Check)], patience: Duration, luns: Range<u16>) ->
                     let Some((fault, check)) = tries.get(turn) else { break };
                     let lun = free.lock().expect("nobody panics").pop_front().expect("there are enough");
                     let url = format!("iscsi://{}/{}/{lun}", proxy::start(portal, **fault), target::IQN);
-                    let mut aim: Aim = url.parse().expect("a URL");
+                    let mut aim: TestTarget = url.parse().expect("a URL");
                     aim.initiator = IscsiName::parse(&format!("iqn.2026-11.io.blockyard:from{}.{turn}", luns.start))
                         .expect("a name");
                     aim.patience = patience;

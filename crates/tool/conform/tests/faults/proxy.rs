@@ -1,6 +1,6 @@
 //! Proxy between `conform` and the target: passes PDUs on and injects a fault into them.
 
-use crate::fault::{Deed, Fault, Pings, Plant, ProxyState, Says};
+use crate::fault::{Fault, PduAction, PduChange, Pings, ProxyState, Says};
 use crate::pdu::{
     ASYNC, COMMAND, DATA_IN, Digests, EXP_CMD_SN, EXP_STAT_SN, FINAL, LOGIN_REQUEST, LOGIN_RESPONSE, MAX_CMD_SN,
     NOP_IN, NOP_OUT, Pdu, STAT_SN, TAG, TRANSFER_TAG,
@@ -181,14 +181,14 @@ impl Line {
             let deed = planted(self.fault.answer, &mut pdu, &mut seen);
             // A dropped or inserted status shifts the StatSN of every later PDU.
             match &deed {
-                Deed::Drop => seen.shift = before.wrapping_sub(counted),
-                Deed::Twice => seen.shift = before.wrapping_add(counted),
-                Deed::More(more) => seen.shift = before.wrapping_add(more.len() as u32),
-                Deed::Pass | Deed::Instead(_) => {}
+                PduAction::Drop => seen.shift = before.wrapping_sub(counted),
+                PduAction::Twice => seen.shift = before.wrapping_add(counted),
+                PduAction::More(more) => seen.shift = before.wrapping_add(more.len() as u32),
+                PduAction::Pass | PduAction::Instead(_) => {}
             }
             let is_numbered = seen.is_in && (pdu.opcode() != DATA_IN || pdu.is_counted());
             drop(seen);
-            let is_more = matches!(deed, Deed::Twice | Deed::More(_));
+            let is_more = matches!(deed, PduAction::Twice | PduAction::More(_));
             for (nth, mut pdu) in (0..).zip(deed.pdus(pdu)) {
                 if is_numbered {
                     pdu.add(STAT_SN, before.wrapping_add(if is_more { nth } else { 0 }));
@@ -205,6 +205,6 @@ impl Line {
     }
 }
 
-fn planted(plant: Option<Plant>, pdu: &mut Pdu, seen: &mut ProxyState) -> Deed {
-    plant.map_or(Deed::Pass, |plant| plant(pdu, seen))
+fn planted(plant: Option<PduChange>, pdu: &mut Pdu, seen: &mut ProxyState) -> PduAction {
+    plant.map_or(PduAction::Pass, |plant| plant(pdu, seen))
 }

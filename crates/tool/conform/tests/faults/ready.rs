@@ -1,10 +1,10 @@
 //! Commands that `ready` sends to a unit, and its verdicts on targets that refuse what they list.
 
-use crate::fault::{Deed, Fault, ProxyState, allowed, answer, only, request};
+use crate::fault::{Fault, PduAction, ProxyState, allowed, answer, only, request};
 use crate::pdu::{COMMAND, Pdu, RESPONSE};
 use crate::{LUNS_OF_READY, portal, proxy, target};
 use conform::ready::NEEDS;
-use conform::{Aim, Verdict};
+use conform::{TestTarget, Verdict};
 use iscsi::IscsiName;
 use std::sync::Mutex;
 
@@ -17,7 +17,7 @@ const WRITE_SAME_16: u8 = 0x93;
 const SCRATCH: u64 = 5;
 
 /// Turns the end of a command into a refusal: INVALID COMMAND OPERATION CODE, or INVALID FIELD IN CDB.
-fn refuse(pdu: &mut Pdu, is_meant: bool, code: u8) -> Deed {
+fn refuse(pdu: &mut Pdu, is_meant: bool, code: u8) -> PduAction {
     only(is_meant && pdu.opcode() == RESPONSE, || {
         pdu.header[3] = 2;
         pdu.data = vec![0, 18, 0x70, 0, 5, 0, 0, 0, 0, 10, 0, 0, 0, 0, code, 0, 0, 0, 0, 0];
@@ -68,7 +68,7 @@ const REFUSALS: &[Fault] = &[
 /// Checks every requirement on a unit with content in its scratch block, and returns the verdicts.
 fn asked(fault: &Fault, lun: u16, scratch: Option<u64>) -> Vec<(&'static str, Verdict)> {
     let url = format!("iscsi://{}/{}/{lun}", proxy::start(portal(), *fault), target::IQN);
-    let mut aim: Aim = url.parse().expect("a URL");
+    let mut aim: TestTarget = url.parse().expect("a URL");
     aim.initiator = IscsiName::parse(&format!("iqn.2026-11.io.blockyard:ready{lun}")).expect("a name");
     let meant = |name: &str| fault.found_by.is_empty() || fault.found_by == name;
     NEEDS.iter().filter(|need| meant(need.name)).map(|need| (need.name, need.ask(&aim, scratch))).collect()
@@ -88,11 +88,11 @@ fn what_a_target_lists_and_refuses_is_missing() {
 /// Commands that reached the target, with their immediate data.
 static SENT: Mutex<Vec<([u8; 16], Vec<u8>)>> = Mutex::new(Vec::new());
 
-fn record(pdu: &mut Pdu, seen: &mut ProxyState) -> Deed {
+fn record(pdu: &mut Pdu, seen: &mut ProxyState) -> PduAction {
     if pdu.opcode() == COMMAND {
         SENT.lock().expect("nobody panics").push((seen.cdb(pdu), pdu.data.clone()));
     }
-    Deed::Pass
+    PduAction::Pass
 }
 
 #[test]

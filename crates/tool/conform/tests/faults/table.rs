@@ -9,8 +9,8 @@ mod tasks;
 mod unasked;
 mod writes;
 
-use crate::fault::{Deed, ProxyState, only};
 use crate::fault::{Fault, allowed};
+use crate::fault::{PduAction, ProxyState, only};
 use crate::pdu::{DATA_IN, DATA_SN, FINAL, MAX_CMD_SN, Pdu, RESPONSE, STAT_SN, STATUS, TAG};
 pub(crate) use unasked::SOUND as UNASKED;
 
@@ -38,7 +38,7 @@ pub(crate) const ALLOWED: &[Fault] = &[
             let is_again = pdu.ends() && !seen.pdus.insert((pdu.tag(), pdu.word(DATA_SN)));
             match apart(pdu, 0) {
                 // A repeated status comes without the data.
-                Deed::Instead(mut pdus) if is_again => Deed::Instead(pdus.split_off(1)),
+                PduAction::Instead(mut pdus) if is_again => PduAction::Instead(pdus.split_off(1)),
                 deed => deed,
             }
         }),
@@ -61,9 +61,9 @@ pub(crate) const ALLOWED: &[Fault] = &[
 ];
 
 /// Separates the status of a read from its data: a SCSI Response whose ExpDataSN is too high by `too_high`.
-pub(crate) fn apart(pdu: &mut Pdu, too_high: u32) -> Deed {
+pub(crate) fn apart(pdu: &mut Pdu, too_high: u32) -> PduAction {
     if pdu.opcode() != DATA_IN || !pdu.ends() {
-        return Deed::Pass;
+        return PduAction::Pass;
     }
     let mut response = Pdu::blank(RESPONSE);
     response.header[1] = FINAL | pdu.header[1] & 0x06;
@@ -77,7 +77,7 @@ pub(crate) fn apart(pdu: &mut Pdu, too_high: u32) -> Deed {
     data.header[3] = 0;
     data.put(STAT_SN, 0);
     data.put(44, 0);
-    Deed::Instead(vec![data, response])
+    PduAction::Instead(vec![data, response])
 }
 
 /// True for every PDU of a session except the first; used to inject a fault later.

@@ -1,10 +1,10 @@
 //! Blockyard's own target in this process: one shard, and a small in-memory volume for each check.
 
 use engine::{Budget, Limits};
-use iscsi_target::{Facts, conduct, tickets};
+use iscsi_target::{Facts, conduct, shard_seeds};
 use model::{
-    Access, Backend, Call, Host, Initiators, Name, NodeId, NodeIdentity, Order, Portal, PortalPolicy, Presentation,
-    Proof, Report, Secret, Size, Target, VolumeId, VolumeName, VolumeSpec,
+    Access, Backend, Call, ChapCredentials, Host, Initiators, Name, NodeId, NodeIdentity, Order, Portal, PortalPolicy,
+    Presentation, Report, Secret, Size, Target, VolumeId, VolumeName, VolumeSpec,
 };
 use shard::StreamOptions;
 use shard::mailbox::{self, Sender};
@@ -20,14 +20,19 @@ const VOLUME_BYTES: u64 = 1 << 20;
 pub(crate) fn start(luns: u16) -> SocketAddr {
     let (tell, told) = mpsc::channel();
     let limits = Limits::of(Budget { shards: 1, buffer_bytes: 256 << 20, cache_bytes: 1 << 20 });
-    let ticket = tickets::<Uring>(limits, &StreamOptions::default()).pop().expect("a ticket for each shard");
+    let ticket = shard_seeds::<Uring>(limits, &StreamOptions::default()).pop().expect("a ticket for each shard");
     let (orders, inbox) = mailbox::channel();
     let serves = async move |world: Uring| {
         let shard = ticket.start(world);
         let (_, address_changes) = mailbox::channel();
         let facts = Facts {
             io: "uring".to_owned(),
-            node: NodeIdentity { id: NodeId::from_bytes([1; 16]), name: name("faults"), seat: [1; 16], machine: None },
+            node: NodeIdentity {
+                id: NodeId::from_bytes([1; 16]),
+                name: name("faults"),
+                boot_instance: [1; 16],
+                machine: None,
+            },
             secret: Secret::new(vec![1; 32]).expect("it is long enough"),
             addresses: Vec::new(),
             address_changes,
@@ -93,7 +98,7 @@ fn access(address: SocketAddr, luns: u16) -> Access {
             name: name("anyone"),
             initiators: Initiators::Any,
             networks: Vec::new(),
-            proof: Proof::default(),
+            chap: ChapCredentials::default(),
         }],
         presentations: (0..luns).map(show).collect(),
         ..Access::default()

@@ -29,7 +29,7 @@ pub(super) async fn carry<W: World, C: Carrier>(
     source: &mut Source,
 ) -> Result<u64> {
     let (mut now, mut turn) = (world.now(), 0);
-    let mut stretch = Stretch::from(now);
+    let mut stretch = Quantum::from(now);
     let all = lines.len();
     let which = |index: usize| format!("connection {} of {all} of the session", index + 1);
     loop {
@@ -78,11 +78,11 @@ pub(super) async fn carry<W: World, C: Carrier>(
 }
 
 /// Time since a session's last wait, during which others may have been waiting.
-struct Stretch {
+struct Quantum {
     end: Time,
 }
 
-impl Stretch {
+impl Quantum {
     /// Starts a stretch.
     fn from(now: Time) -> Self {
         Self { end: now + SHARE }

@@ -137,7 +137,7 @@ impl<W: World> Session<W> {
         (cdb[0], cdb[1], cdb[13]) = (0x9e, 0x10, 32);
         for _ in 0..8 {
             let done = self.execute(world, cdb, DataIn::Into(Buf::zeroed(32))).await?;
-            if scsi::Sensed::parse(&done.sense).is_some_and(|sensed| sensed.key == UNIT_ATTENTION) {
+            if scsi::ParsedSense::parse(&done.sense).is_some_and(|sensed| sensed.key == UNIT_ATTENTION) {
                 continue;
             }
             ensure_good(&done)?;

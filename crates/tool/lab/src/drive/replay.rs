@@ -1,6 +1,6 @@
 //! Replay of a recorded load, with a session for each recorded one.
 
-use super::{Broken, Ends, Transport, Unit, device};
+use super::{FirstError, OpenTransport, Transport, Unit, device};
 use crate::replay::{Fit, Pace, Plan, Replayed, Score, Script};
 use anyhow::{Context, Result, bail, ensure};
 use shard::{World, mailbox};
@@ -30,7 +30,7 @@ pub async fn replay<W: World>(world: &W, mut plan: Plan, way: &Transport, how: R
     if let Pace::Recorded { speed } = how.pace {
         ensure!(speed > 0.0 && speed.is_finite(), "a recording does not pass {speed} times as fast");
     }
-    let ends = Ends::of(world, way).await?;
+    let ends = OpenTransport::of(world, way).await?;
     // A session of its own: size and use of the unit are checked before the sessions of the load exist.
     let mut unit = ends.open_one(world, 0, true).await?;
     plan.fit(Fit { bytes: unit.bytes(), block_bytes: unit.block_bytes(), wrap: how.wrap })?;
@@ -44,7 +44,7 @@ pub async fn replay<W: World>(world: &W, mut plan: Plan, way: &Transport, how: R
     let units = ends.open(world, sessions, false).await?;
     // A common start for all sessions, so that recorded times hold across them.
     let from = world.now() + LEAD;
-    let (mut running, broken) = (Vec::new(), Rc::<Broken>::default());
+    let (mut running, broken) = (Vec::new(), Rc::<FirstError>::default());
     for (unit, steps) in units.into_iter().zip(&plan.sessions) {
         let script = Script::new(steps.clone(), how.pace, from, how.seed);
         let (tell, told) = mailbox::channel();

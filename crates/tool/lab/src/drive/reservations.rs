@@ -55,7 +55,7 @@ async fn ask<W: World>(session: &mut Session<W>, world: &W, action: u8) -> Resul
     (cdb[0], cdb[1]) = (0x5e, action);
     cdb[7..9].copy_from_slice(&PAGE_BYTES.to_be_bytes());
     let done = session.execute(world, cdb, DataIn::Into(Buf::zeroed(PAGE_BYTES.into()))).await?;
-    let key = scsi::Sensed::parse(&done.sense).map(|sensed| sensed.key);
+    let key = scsi::ParsedSense::parse(&done.sense).map(|sensed| sensed.key);
     Ok(match (done.status, key) {
         (GOOD, _) => ReservationResponse::Page(done.data_in.map(|data| data.to_vec()).unwrap_or_default()),
         // INVALID COMMAND OPERATION CODE or a field error: the unit has no persistent reservations.

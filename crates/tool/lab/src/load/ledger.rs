@@ -33,7 +33,7 @@ struct Mark {
 
 /// Result of a verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Proof {
+pub struct Verification {
     /// Blocks of 512 bytes that were read and verified.
     pub judged: u64,
     /// Blocks with wrong content.
@@ -42,7 +42,7 @@ pub struct Proof {
     pub words: Vec<String>,
 }
 
-impl Proof {
+impl Verification {
     /// Adds the counts and sentences of `other`.
     pub fn add(&mut self, other: Self) {
         self.judged += other.judged;
@@ -143,8 +143,8 @@ impl Ledger {
 
     /// Returns the result so far.
     #[must_use]
-    pub fn proof(&self) -> Proof {
-        Proof { judged: self.judged, faults: self.faults, words: self.words.clone() }
+    pub fn proof(&self) -> Verification {
+        Verification { judged: self.judged, faults: self.faults, words: self.words.clone() }
     }
 }
 

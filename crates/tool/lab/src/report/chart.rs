@@ -2,7 +2,7 @@
 
 use super::scale::Scale;
 use crate::figure::{Figure, Form, Measure, holds};
-use crate::papers::{Printed, References};
+use crate::references::{Printed, References};
 use crate::run::{Latency, Measured, Run};
 use model::Size;
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
 //! HTML page of a report: a section for each run, a drawing and its table for each figure, the published values beside
 //! ours. It loads no other resource.
 
-mod beside;
 mod limits;
+mod published;
 
 use super::chart::{Chart, Spread};
 use super::draw;
@@ -11,8 +11,8 @@ use super::{number, stem};
 use crate::compare::{self, Row};
 use crate::figure::{Form, Measure};
 use crate::machine;
-use crate::papers::PAPERS;
 use crate::point::Build;
+use crate::references::PAPERS;
 use crate::run::{Latency, Run};
 use crate::scenario::BUILD;
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,7 +45,7 @@ pub(super) fn page(runs: &[Run]) -> String {
                     section(main, runs, index, run);
                 }
                 comparisons(main, runs);
-                main.element("section", &[], beside::others);
+                main.element("section", &[], published::others);
             });
         });
     });
@@ -125,7 +125,7 @@ fn section(body: &mut Markup, runs: &[Run], index: usize, run: &Run) {
             section.leaf("h3", &named, &figure.title);
             section.element("figure", &[("tabindex", &0), ("aria-label", &figure.title)], |place| place.append(&Markup::made(draw::svg(&chart, false))));
             folded(section, "The figure as a table", |inside| values(inside, &chart));
-            beside::draw(section, run, &chart);
+            published::draw(section, run, &chart);
         }
         builds(section, run);
         limits::draw(section, run);

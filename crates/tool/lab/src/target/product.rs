@@ -217,7 +217,7 @@ impl Target for Product {
         served_by(self.daemon.pid())
     }
 
-    fn door(&self) -> Option<PathBuf> {
+    fn control_socket(&self) -> Option<PathBuf> {
         Some(self.socket())
     }
 }

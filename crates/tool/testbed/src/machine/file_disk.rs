@@ -27,7 +27,7 @@ impl FileDisk {
             optimal_bytes: 4096,
             volatile_cache: true,
             discard_zeroes: false,
-            prefers_fresh: false,
+            prefers_unlogged: false,
         };
         Self { machine, file, inode, geometry, is_read_only: options.read_only }
     }

@@ -1,9 +1,9 @@
 //! Operations on a simulated disk, from submission to completion.
 
 use super::ATOM_BYTES;
-use super::state::{DiskState, Flight, Request};
+use super::state::{DiskState, PendingOperation, Request};
 use crate::core::Core;
-use block::medium::{Motion, Progress};
+use block::medium::{Progress, Transfer};
 use block::{BlockDevice, Blocks, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
 use shard::{DiskOptions, Time};
 use std::cell::RefCell;
@@ -60,7 +60,7 @@ impl SimDisk {
             optimal_bytes: disk.shape.physical_block_bytes.max(block_bytes),
             volatile_cache: disk.shape.volatile_cache,
             discard_zeroes: true,
-            prefers_fresh: false,
+            prefers_unlogged: false,
         };
         let life = disk.life;
         drop(disk);
@@ -128,12 +128,12 @@ impl Drop for Waiting<'_> {
             disk.flights.remove(&self.id);
         } else {
             // The disk executes it all the same.
-            flight.is_orphan = true;
+            flight.is_abandoned = true;
         }
     }
 }
 
-impl Flight {
+impl PendingOperation {
     fn overlaps(&self, other: &Range<u64>) -> bool {
         match &self.request {
             Request::Write { atoms, .. } => atoms.start < other.end && other.start < atoms.end,
@@ -157,7 +157,7 @@ fn submit(core: &Rc<Core>, state: &Rc<RefCell<DiskState>>, request: Request) -> 
     if let Request::Read { atoms, .. } | Request::Write { atoms, .. } = &request {
         // An operation that overlaps an abandoned write lands after it, as in the real world: nothing overtakes an
         // orphan.
-        let orphans = disk.flights.values().filter(|flight| flight.is_orphan && flight.overlaps(atoms));
+        let orphans = disk.flights.values().filter(|flight| flight.is_abandoned && flight.overlaps(atoms));
         for orphan in orphans {
             // One nanosecond later, to preserve the order.
             lands = lands.and_then(|lands| Some(lands.max(orphan.lands? + std::time::Duration::from_nanos(1))));
@@ -175,7 +175,8 @@ fn submit(core: &Rc<Core>, state: &Rc<RefCell<DiskState>>, request: Request) -> 
     }
     core.record("submit", disk.id, id);
     let ticket = moves(&request).and_then(|motion| Some(disk.timing.as_mut()?.submit(core.now.get().0, motion)));
-    let flight = Flight { request, ticket, lands, result: None, waker: None, has_landed: false, is_orphan: false };
+    let flight =
+        PendingOperation { request, ticket, lands, result: None, waker: None, has_landed: false, is_abandoned: false };
     disk.flights.insert(id, flight);
     let life = disk.life;
     drop(disk);
@@ -236,7 +237,7 @@ fn complete(core: &Rc<Core>, state: &Rc<RefCell<DiskState>>, life: u64, id: u64)
     };
     // Looked up again: a failed flush fails the disk, which removes operations.
     let Some(flight) = disk.flights.get_mut(&id) else { return };
-    if flight.is_orphan {
+    if flight.is_abandoned {
         disk.flights.remove(&id);
         return;
     }
@@ -244,7 +245,7 @@ fn complete(core: &Rc<Core>, state: &Rc<RefCell<DiskState>>, life: u64, id: u64)
 }
 
 /// Returns the data transfer of a request, for the latency model.
-fn moves(request: &Request) -> Option<Motion> {
+fn moves(request: &Request) -> Option<Transfer> {
     let (atoms, write) = match request {
         Request::Read { atoms } => (atoms, false),
         Request::Write { atoms, data: Some(_) } => (atoms, true),
@@ -252,7 +253,7 @@ fn moves(request: &Request) -> Option<Motion> {
         Request::Write { data: None, .. } | Request::Flush { .. } => return None,
     };
     let atom = ATOM_BYTES as u64;
-    Some(Motion { offset: atoms.start * atom, bytes: (atoms.end - atoms.start) * atom, write })
+    Some(Transfer { offset: atoms.start * atom, bytes: (atoms.end - atoms.start) * atom, write })
 }
 
 /// Returns when to check the latency model again; `None` once it has finished the transfer.
@@ -267,7 +268,7 @@ fn still_moves(disk: &mut DiskState, id: u64, now: Time) -> Option<Time> {
     // The model reorders its queue, but an abandoned operation must still not be overtaken.
     let (Request::Read { atoms } | Request::Write { atoms, .. }) = flight.request.clone() else { return None };
     let mut before = disk.flights.range(..id).map(|(_, flight)| flight);
-    let orphan = before.find(|flight| flight.is_orphan && !flight.has_landed && flight.overlaps(&atoms))?;
+    let orphan = before.find(|flight| flight.is_abandoned && !flight.has_landed && flight.overlaps(&atoms))?;
     let behind = orphan.lands? + std::time::Duration::from_nanos(1);
     let flight = disk.flights.get_mut(&id)?;
     flight.lands = Some(behind.max(now + std::time::Duration::from_nanos(1)));
@@ -296,7 +297,7 @@ fn complete_read(disk: &mut DiskState, mut atoms: Range<u64>) -> Result<Rope, Io
     // A read of the whole disk has no other place to go.
     if disk.random.chance(faults.misdirected_read_per_million) && len < disk.atoms() {
         disk.counts.reads_misdirected += 1;
-        atoms = elsewhere(disk, &atoms);
+        atoms = misdirected(disk, &atoms);
     }
     Ok(disk.read(atoms).into())
 }
@@ -321,7 +322,7 @@ fn complete_write(disk: &mut DiskState, id: u64, atoms: Range<u64>, data: Option
     }
     if disk.random.chance(faults.misdirected_write_per_million) && atoms.end - atoms.start < disk.atoms() {
         disk.counts.writes_misdirected += 1;
-        let wrong = elsewhere(disk, &atoms);
+        let wrong = misdirected(disk, &atoms);
         // The intended atoms keep their old content, and the write is acknowledged all the same.
         disk.lose_write(id, atoms);
         disk.begin_write(id, wrong.clone(), data.as_ref());
@@ -350,7 +351,7 @@ fn complete_flush(disk: &mut DiskState, covers: &BTreeSet<u64>) -> Result<Rope, 
 }
 
 /// Returns a range of the same length at another address.
-fn elsewhere(disk: &mut DiskState, atoms: &Range<u64>) -> Range<u64> {
+fn misdirected(disk: &mut DiskState, atoms: &Range<u64>) -> Range<u64> {
     let len = atoms.end - atoms.start;
     let start = disk.random.below(disk.atoms() - len);
     // Any start except the right one.

@@ -33,7 +33,7 @@ pub(crate) struct DiskState {
     pub openings: u64,
     /// Number of power cuts; an opening of an earlier life is invalid.
     pub life: u64,
-    pub flights: BTreeMap<u64, Flight>,
+    pub flights: BTreeMap<u64, PendingOperation>,
     /// Writes that have completed and are not durable.
     pub completed: BTreeSet<u64>,
     pub next_id: u64,
@@ -44,7 +44,7 @@ pub(crate) struct DiskState {
 }
 
 /// Operation that was submitted and whose future has not taken the result.
-pub(crate) struct Flight {
+pub(crate) struct PendingOperation {
     pub request: Request,
     /// Transfer in the latency model that has not finished.
     pub ticket: Option<OperationHandle>,
@@ -54,7 +54,7 @@ pub(crate) struct Flight {
     pub waker: Option<Waker>,
     pub has_landed: bool,
     /// True when nobody waits for it, so that no later operation may overtake it.
-    pub is_orphan: bool,
+    pub is_abandoned: bool,
 }
 
 /// Request to the disk.
@@ -88,7 +88,7 @@ impl Version {
     }
 }
 
-impl Flight {
+impl PendingOperation {
     /// Stores the result and wakes the waiting task.
     pub(crate) fn land(&mut self, result: Result<Rope, IoErrorKind>) {
         self.has_landed = true;
@@ -318,13 +318,13 @@ impl DiskState {
         }
         // Results without a receiver are dropped; the rest lands without one.
         self.flights.retain(|_, flight| !flight.has_landed);
-        self.flights.values_mut().for_each(|flight| flight.is_orphan = true);
+        self.flights.values_mut().for_each(|flight| flight.is_abandoned = true);
     }
 
     /// Removes the disk: every operation fails with `Gone` from now on.
     pub(crate) fn fail(&mut self) {
         self.is_gone = true;
-        self.flights.retain(|_, flight| !flight.is_orphan);
+        self.flights.retain(|_, flight| !flight.is_abandoned);
         for flight in self.flights.values_mut().filter(|flight| !flight.has_landed) {
             flight.land(Err(IoErrorKind::Gone));
         }

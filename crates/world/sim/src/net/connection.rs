@@ -60,7 +60,7 @@ impl Connection {
         Self { ends, pipes: Default::default() }
     }
 
-    pub(super) fn vanish(&mut self, node: usize) {
+    pub(super) fn drop_node(&mut self, node: usize) {
         for end in self.ends.iter_mut().filter(|end| end.node == node) {
             end.has_vanished = true;
         }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Limit on the wait for operations in flight when a shard ends.
-const FAREWELL: Duration = Duration::from_secs(2);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Idle time after which a worker thread ends.
 const IDLE: Duration = Duration::from_secs(10);
@@ -85,7 +85,7 @@ impl Workers {
                     tracing::error!("there is no thread for disk I/O: {error}");
                     let (key, (token, operation)) = queue.take().expect("it was queued above");
                     queue.landed(key, Done { token, landed: Landed { operation, result: Err(Errno::IO) } });
-                    self.shared.ring_the_bell();
+                    self.shared.wake_shard();
                 }
             }
         }
@@ -137,7 +137,7 @@ impl Drop for Workers {
         let mut queue = self.shared.lock();
         queue.closing = true;
         self.shared.work.notify_all();
-        let left = self.shared.left.wait_timeout_while(queue, FAREWELL, |queue| queue.threads > 0);
+        let left = self.shared.left.wait_timeout_while(queue, SHUTDOWN_TIMEOUT, |queue| queue.threads > 0);
         queue = left.unwrap_or_else(PoisonError::into_inner).0;
         if queue.threads > 0 {
             // The threads own their operations, so leaving them behind is safe.
@@ -151,8 +151,8 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ring_the_bell(&self) {
-        crate::bell::notify(&self.wake);
+    fn wake_shard(&self) {
+        crate::wake_event::notify(&self.wake);
     }
 
     fn work(&self) {
@@ -180,7 +180,7 @@ impl Shared {
             queue.landed(key, Done { token, landed });
             queue.make_ready(key, self.threads_per_file_max);
             if first {
-                self.ring_the_bell();
+                self.wake_shard();
             }
         }
         (queue.threads, queue.idle) = (queue.threads - 1, queue.idle - 1);

@@ -1,10 +1,10 @@
 //! Opening a disk: exclusive access, direct I/O where possible, and its geometry.
 
-use super::fault::Faults;
-use super::pace::Pace;
+use super::error_state::ErrorState;
+use super::latency_model::LatencyModel;
 use super::{Access, Disk, opening};
+use crate::abandoned_writes::AbandonedWrites;
 use crate::options::Privileges;
-use crate::orphans::Orphans;
 use crate::world::Inner;
 use block::{Blocks, Buf, Geometry};
 use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom, Stat};
@@ -38,7 +38,7 @@ impl Disk {
             // Data in the page cache is lost on power loss, too.
             volatile_cache: shape.volatile_cache || !direct,
             discard_zeroes: shape.can_punch,
-            prefers_fresh: false,
+            prefers_unlogged: false,
         };
         let align = match direct {
             // Direct I/O on a file was tried with `block_bytes` only.
@@ -48,9 +48,17 @@ impl Disk {
         };
         let access = Access { align, is_file, read_only: options.read_only, can_punch: shape.can_punch };
         tracing::debug!(path, ?geometry, ?access, "disk opened");
-        let faults = Faults::none(path.to_owned());
-        let pace = is_file.then(|| Pace::of(&world, path, shape.bytes)).flatten();
-        Ok(Self { world, file: Arc::new(file), geometry, access, faults, orphans: Orphans::default(), pace })
+        let faults = ErrorState::none(path.to_owned());
+        let pace = is_file.then(|| LatencyModel::of(&world, path, shape.bytes)).flatten();
+        Ok(Self {
+            world,
+            file: Arc::new(file),
+            geometry,
+            access,
+            faults,
+            orphans: AbandonedWrites::default(),
+            latency_model: pace,
+        })
     }
 }
 

@@ -14,10 +14,10 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 /// User data of requests that have no operation, such as cancellations.
-const NOBODY: u64 = u64::MAX;
+const NO_TOKEN: u64 = u64::MAX;
 
 /// Limit on the wait for operations in flight when a ring is dropped.
-const FAREWELL: Duration = Duration::from_secs(2);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Ring with the operations in flight.
 ///
@@ -26,8 +26,8 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// `View` has no writers. Operations that have not landed when the ring is dropped are leaked, never freed.
 pub(crate) struct Ring {
     ring: IoUring,
-    flying: Vec<Option<Operation>>,
-    flying_count: usize,
+    in_flight: Vec<Option<Operation>>,
+    in_flight_count: usize,
     /// Completions that were reaped while a full submission queue was emptied.
     early: Vec<Done>,
 }
@@ -46,9 +46,9 @@ impl Ring {
         if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "io_uring is older than Linux 5.11"));
         }
-        let mut ring = Self { ring, flying: Vec::new(), flying_count: 0, early: Vec::new() };
+        let mut ring = Self { ring, in_flight: Vec::new(), in_flight_count: 0, early: Vec::new() };
         // A seccomp filter may allow the setup and forbid the rest.
-        ring.push(&opcode::Nop::new().build().user_data(NOBODY));
+        ring.push(&opcode::Nop::new().build().user_data(NO_TOKEN));
         ring.ring.submit_and_wait(1)?;
         ring.reap_early();
         Ok(ring)
@@ -59,13 +59,13 @@ impl Ring {
     /// *Panics*: when `token` is in flight already.
     pub fn start(&mut self, token: Token, operation: Operation) {
         let place = token as usize;
-        if self.flying.len() <= place {
-            self.flying.resize_with(place + 1, || None);
+        if self.in_flight.len() <= place {
+            self.in_flight.resize_with(place + 1, || None);
         }
-        assert!(self.flying[place].is_none(), "operation {token} is under way already");
-        let operation = self.flying[place].insert(operation);
+        assert!(self.in_flight[place].is_none(), "operation {token} is under way already");
+        let operation = self.in_flight[place].insert(operation);
         let entry = entry_of(operation).user_data(u64::from(token));
-        self.flying_count += 1;
+        self.in_flight_count += 1;
         self.push(&entry);
     }
 
@@ -73,7 +73,7 @@ impl Ring {
     pub fn cancel_poll(&mut self, token: Token) {
         // Not POLL_REMOVE: it leaves a poll armed forever when its event arrives at the same moment and the bytes are
         // read elsewhere (seen with a stream that moved to another shard).
-        self.push(&opcode::AsyncCancel::new(u64::from(token)).build().user_data(NOBODY));
+        self.push(&opcode::AsyncCancel::new(u64::from(token)).build().user_data(NO_TOKEN));
     }
 
     /// Submits started operations, waits up to `wait`, and appends completions to `done`.
@@ -141,12 +141,12 @@ impl Ring {
 
     fn reap(&mut self, done: &mut Vec<Done>) {
         for completion in self.ring.completion() {
-            if completion.user_data() == NOBODY {
+            if completion.user_data() == NO_TOKEN {
                 continue;
             }
             let token = Token::try_from(completion.user_data()).expect("user data is a token of ours");
-            let operation = self.flying[token as usize].take().expect("an operation completes once");
-            self.flying_count -= 1;
+            let operation = self.in_flight[token as usize].take().expect("an operation completes once");
+            self.in_flight_count -= 1;
             let result = usize::try_from(completion.result())
                 .map_err(|_| Errno::from_raw_os_error(completion.result().saturating_neg()));
             done.push(Done { token, landed: Landed { operation, result } });
@@ -158,25 +158,25 @@ impl Drop for Ring {
     fn drop(&mut self) {
         // Polls may never land by themselves; disk operations are only waited for.
         let polls: Vec<Token> =
-            (0..).zip(&self.flying).filter(|(_, flying)| is_poll(flying)).map(|(at, _)| at).collect();
+            (0..).zip(&self.in_flight).filter(|(_, flying)| is_poll(flying)).map(|(at, _)| at).collect();
         for token in polls {
             self.cancel_poll(token);
         }
-        let deadline = Instant::now() + FAREWELL;
+        let deadline = Instant::now() + SHUTDOWN_TIMEOUT;
         let mut done = Vec::new();
-        while self.flying_count > 0 && Instant::now() < deadline {
+        while self.in_flight_count > 0 && Instant::now() < deadline {
             if self.turn(Wait::AtMost(Duration::from_millis(100)), &mut done).is_err() {
                 break;
             }
             done.clear();
         }
-        if self.flying_count > 0 {
+        if self.in_flight_count > 0 {
             tracing::warn!(
-                operations = self.flying_count,
+                operations = self.in_flight_count,
                 "a disk did not answer until the end; its buffers are left to it"
             );
             // The kernel may still write to this memory.
-            std::mem::forget(std::mem::take(&mut self.flying));
+            std::mem::forget(std::mem::take(&mut self.in_flight));
         }
     }
 }
@@ -213,7 +213,7 @@ fn build(entries: u32, restricted: bool) -> io::Result<IoUring> {
 }
 
 /// Operations that [`entry_of`] and the ring itself use.
-const CARRIED: [u8; 7] = [
+const ALLOWED_OPCODES: [u8; 7] = [
     opcode::Nop::CODE,
     opcode::PollAdd::CODE,
     opcode::AsyncCancel::CODE,
@@ -237,7 +237,7 @@ fn build_as(shape: fn(&mut Builder), entries: u32, restricted: bool) -> io::Resu
     let ring = builder.setup_r_disabled().build(entries)?;
     bound_workers(&ring);
     // The list contains no registration and no entry flag, so none is possible from here on.
-    ring.submitter().register_restrictions(&mut CARRIED.map(Restriction::sqe_op))?;
+    ring.submitter().register_restrictions(&mut ALLOWED_OPCODES.map(Restriction::sqe_op))?;
     ring.submitter().register_enable_rings()?;
     Ok(ring)
 }

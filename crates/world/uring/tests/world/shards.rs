@@ -52,11 +52,11 @@ fn shard_that_had_nothing_to_do_says_so_whether_it_slept_or_polled() {
         [(Io::Auto, Duration::ZERO), (Io::Auto, POLL), (Io::Threads, Duration::ZERO), (Io::Threads, POLL)]
     {
         run_with(&Options { busy_poll, ..options(io) }, async move |world| {
-            let before = world.rests();
+            let before = world.idle_count();
             for _ in 0..100 {
                 yield_now().await;
             }
-            assert_eq!(world.rests(), before, "it was busy");
+            assert_eq!(world.idle_count(), before, "it was busy");
             let (tell, told) = mailbox::channel();
             let late = std::thread::spawn(move || {
                 std::thread::sleep(Duration::from_millis(5));
@@ -64,7 +64,7 @@ fn shard_that_had_nothing_to_do_says_so_whether_it_slept_or_polled() {
             });
             told.receive().await.expect("it comes");
             late.join().expect("it has ended");
-            assert_ne!(world.rests(), before, "{io:?}, {busy_poll:?}");
+            assert_ne!(world.idle_count(), before, "{io:?}, {busy_poll:?}");
         });
     }
 }

@@ -72,7 +72,7 @@ fn status(desk: &CommandContext, pool: &Name, options: &ListOptions) -> Result<(
             scrub.checked.iec(),
             scrub.mismatches.to_string(),
             scrub.unreadable.to_string(),
-            scrub.healed.to_string(),
+            scrub.repaired.to_string(),
         ]
     };
     let header = &["STARTED", "TOOK", "STATE", "CHECKED", "MISMATCHES", "UNREADABLE", "HEALED"];
@@ -111,7 +111,7 @@ fn of_errors(policy: &ErrorPolicy) -> String {
 }
 
 fn of_scrub(scrub: &ScrubReport) -> String {
-    let found = match (scrub.mismatches, scrub.unreadable, scrub.healed) {
+    let found = match (scrub.mismatches, scrub.unreadable, scrub.repaired) {
         (0, 0, 0) => "all right".to_owned(),
         (wrong, unreadable, healed) => {
             format!("{wrong} stripes inconsistent, {unreadable} unreadable, {healed} repaired")

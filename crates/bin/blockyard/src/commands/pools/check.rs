@@ -55,7 +55,7 @@ pub(super) fn repair(desk: &CommandContext, name: &Name, accept_loss: bool, yes:
         } else if found.findings.iter().any(|finding| finding.kind.is_repaired_at_a_loss()) {
             say_losses(name, &found);
             Err(Failure::Said)
-        } else if found.findings.iter().all(|finding| finding.kind == CheckKind::Held) {
+        } else if found.findings.iter().all(|finding| finding.kind == CheckKind::Offline) {
             eprintln!("blockyard: nothing to repair; each line above shows what its volume waits for");
             Err(Failure::Said)
         } else {
@@ -65,7 +65,7 @@ pub(super) fn repair(desk: &CommandContext, name: &Name, accept_loss: bool, yes:
     }
     for finding in &repairable {
         let done = finding.kind.repair().unwrap_or("keep the readable rest and lose the listed data");
-        desk.out.said(&format!("{}: {}: {done}", finding.volume, finding.what))?;
+        desk.out.said(&format!("{}: {}: {done}", finding.volume, finding.description))?;
     }
     if !yes {
         let message = format!("{} findings in pool {name} would be repaired", repairable.len());
@@ -104,7 +104,7 @@ fn ask(desk: &CommandContext, name: &Name) -> Result<(Answer, PoolCheck), Failur
 
 fn tell(desk: &CommandContext, name: &Name, found: &PoolCheck) -> Result<(), Failure> {
     for finding in &found.findings {
-        put(&format!("{}: {}: {}\n", finding.volume, finding.kind.as_str(), finding.what))?;
+        put(&format!("{}: {}: {}\n", finding.volume, finding.kind.as_str(), finding.description))?;
     }
     let all = format!("{} entries, {} granules, {} pages", found.entries, found.granules, found.pages);
     let verdict = match found.findings.len() {

@@ -1,7 +1,7 @@
 //! Commands `blockyard pool add-group`, `add-member` and `grow`.
 
 use crate::args::DiskGiven;
-use crate::commands::newcomers::with_disk;
+use crate::commands::new_disks::with_disk;
 use crate::commands::{CommandContext, pool_path};
 use crate::failure::Failure;
 use crate::progress::{self, WaitTimeout};

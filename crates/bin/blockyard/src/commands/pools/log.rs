@@ -28,11 +28,11 @@ pub(super) fn add(
 pub(super) fn remove(desk: &CommandContext, name: &Name, lost: bool, yes: bool) -> Result<(), Failure> {
     let path = format!("{}/log/removal", pool_path(name));
     // Only the removal of a lost log destroys data, so only it is bound to the version that was read.
-    let seen = if lost && !yes { Some(desk.client.look(&pool_path(name), "pool")?) } else { None };
+    let seen = if lost && !yes { Some(desk.client.read_version(&pool_path(name), "pool")?) } else { None };
     let answer = match desk.client.post(&path, &RemoveLog { lost, confirmed: lost && yes }, "pool") {
         Err(Failure::Refused(refusal)) if refusal.code == code::UNCONFIRMED => {
             confirm::repetition(name, refusal)?;
-            desk.client.post_as_seen(&path, &RemoveLog { lost, confirmed: true }, "pool", seen.as_ref())?
+            desk.client.post_if_unchanged(&path, &RemoveLog { lost, confirmed: true }, "pool", seen.as_ref())?
         }
         answered => answered?,
     };
@@ -49,7 +49,7 @@ pub(super) fn brief(log: &LogReport) -> String {
 
 /// Describes the log in one line, for the drawing of a pool.
 pub(super) fn drawn(log: &LogReport) -> String {
-    let why = log.why.as_ref().map_or_else(String::new, |why| format!(": {why}"));
+    let why = log.reason.as_ref().map_or_else(String::new, |why| format!(": {why}"));
     let used = format!("{} of {} used ({} %)", log.used.iec(), log.size.iec(), log.percent());
     let volumes: Vec<String> = log.volumes.iter().map(ToString::to_string).collect();
     let of = if volumes.is_empty() { String::new() } else { format!(", for {}", volumes.join(", ")) };

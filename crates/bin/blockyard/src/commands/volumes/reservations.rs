@@ -43,7 +43,7 @@ pub(super) fn show(desk: &CommandContext, name: &VolumeName) -> Result<(), Failu
 pub(super) fn clear(desk: &CommandContext, name: &VolumeName, yes: bool) -> Result<(), Failure> {
     if !yes {
         // An unknown volume is refused before the question.
-        desk.client.look(&format!("/volumes/{name}"), "volume")?;
+        desk.client.read_version(&format!("/volumes/{name}"), "volume")?;
         let message = format!("hosts that share volume {name} would no longer be fenced from each other");
         let hint = "make sure that the holders are down, then repeat with --yes";
         confirm::repetition(name, Refusal::new(code::UNCONFIRMED, message, hint))?;

@@ -46,7 +46,7 @@ pub(super) fn show(desk: &CommandContext, name: &VolumeName) -> Result<(), Failu
     let trace: TraceReport = answer.decode()?;
     let header = &["VOLUME", "TRACED", "COMMANDS", "CAPACITY", "OVERWRITTEN", "IN FLIGHT", "SESSIONS", "DURATION"];
     let mut row = vec![trace.volume.to_string(), if trace.is_on { "yes" } else { "no" }.to_owned()];
-    let counts = [trace.kept, trace.commands_max.into(), trace.overwritten, trace.unended, trace.sessions.into()];
+    let counts = [trace.kept, trace.commands_max.into(), trace.overwritten, trace.incomplete, trace.sessions.into()];
     if trace.is_on {
         row.extend(counts.map(|count| count.to_string()));
         row.push(duration(trace.running_ms / 1000));

@@ -1,10 +1,10 @@
 //! Part of profile `disks`: creation, growth and deletion of pools and volumes across power failures: an order takes
 //! effect completely or not at all, a new volume holds zeros, and every other volume keeps its content.
 
-use crate::host::traffic::Habits;
+use crate::host::traffic::WorkloadProfile;
 use crate::pool::{Pool, PoolPlan};
 use crate::power::OrderOutcome;
-use crate::stage::{Judged, Presented, Stage};
+use crate::stage::{CheckResult, PresentedVolume, Stage};
 use model::{Label, Level, Order, Refusal, Report, Size, VolumeSpec, code};
 use shard::World;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use std::time::Duration;
 struct Catalog<'a> {
     stage: &'a Stage,
     pool: &'a Pool,
-    volumes: Vec<Presented>,
+    volumes: Vec<PresentedVolume>,
     next_number: u16,
 }
 
-pub(super) async fn play(stage: &Stage) -> Judged<()> {
+pub(super) async fn play(stage: &Stage) -> CheckResult<()> {
     let pool = PoolPlan::of_chance(stage, &Level::ALL).prepare(stage).await?;
     make_pool(stage, &pool).await?;
     stage.present(&[]).await?;
@@ -39,12 +39,12 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
 }
 
 /// Creates the pool, possibly across a power failure: afterwards it exists, or its disks can be erased.
-async fn make_pool(stage: &Stage, pool: &Pool) -> Judged<()> {
+async fn make_pool(stage: &Stage, pool: &Pool) -> CheckResult<()> {
     loop {
-        match before_dark(stage, pool.creation(), &[]).await {
+        match order_or_power_failure(stage, pool.creation(), &[]).await {
             OrderOutcome::Answered(answer) => return answer.map_err(|refusal| format!("no pool: {refusal}")),
             // The power may fail again during the next attempt.
-            OrderOutcome::Dark => stage.come_back(pool).await,
+            OrderOutcome::PowerFailed => stage.power_on(pool).await,
         }
         pool.find_disks(stage).await;
         match stage.ask(pool.opening()).await {
@@ -61,13 +61,13 @@ fn is_no_pool(refusal: &Refusal) -> bool {
 }
 
 /// Erases the remains of the pool, as the control plane does after an interrupted creation or destruction.
-async fn wipe(stage: &Stage, pool: &Pool) -> Judged<()> {
+async fn wipe(stage: &Stage, pool: &Pool) -> CheckResult<()> {
     let Report::Disks(disks) = stage.order(Order::Disks).await? else {
         return Err("Disks was not answered with disks".to_owned());
     };
     for report in disks {
         // A label that was being written when the power failed may be damaged.
-        let is_its = matches!(&report.label, Label::Ours { pool: id, .. } if *id == pool.id);
+        let is_its = matches!(&report.label, Label::PoolMember { pool: id, .. } if *id == pool.id);
         if let Some(disk) = report.name.filter(|_| is_its || report.label == Label::Damaged) {
             stage.order(Order::EraseDisk { disk, pool: pool.id }).await?;
         }
@@ -76,12 +76,12 @@ async fn wipe(stage: &Stage, pool: &Pool) -> Judged<()> {
 }
 
 /// Destroys the pool, possibly across a power failure.
-async fn destroy_pool(stage: &Stage, pool: &Pool) -> Judged<()> {
+async fn destroy_pool(stage: &Stage, pool: &Pool) -> CheckResult<()> {
     let order = Order::DestroyPool { pool: pool.name.clone() };
-    match before_dark(stage, order, &[]).await {
+    match order_or_power_failure(stage, order, &[]).await {
         OrderOutcome::Answered(answer) => answer.map_err(|refusal| format!("the pool stays: {refusal}"))?,
-        OrderOutcome::Dark => {
-            stage.come_back(pool).await;
+        OrderOutcome::PowerFailed => {
+            stage.power_on(pool).await;
             pool.find_disks(stage).await;
             match stage.ask(pool.opening()).await {
                 Ok(_) => drop(stage.order(Order::DestroyPool { pool: pool.name.clone() }).await?),
@@ -95,16 +95,16 @@ async fn destroy_pool(stage: &Stage, pool: &Pool) -> Judged<()> {
 }
 
 /// Sends an order and returns its outcome, unless the power fails before.
-async fn before_dark(stage: &Stage, order: Order, volumes: &[Presented]) -> OrderOutcome {
+async fn order_or_power_failure(stage: &Stage, order: Order, volumes: &[PresentedVolume]) -> OrderOutcome {
     let came = stage.until_power_failure(order).await;
-    if matches!(came, OrderOutcome::Dark) {
-        stage.pull_the_plug(volumes);
+    if matches!(came, OrderOutcome::PowerFailed) {
+        stage.crash_or_kill(volumes);
     }
     came
 }
 
 impl Catalog<'_> {
-    async fn create(&mut self) -> Judged<()> {
+    async fn create(&mut self) -> CheckResult<()> {
         let (number, block_bytes) = (self.next_number, self.stage.chance.pick(&[512, 4096]));
         self.next_number += 1;
         let bytes = self.stage.chance.within(1..=3 << 12) << 12;
@@ -113,11 +113,11 @@ impl Catalog<'_> {
         let mut new = self.stage.presented(&spec, number);
         // The volumes of this profile may exceed the size of the pool.
         new.unit.scarce = new.unit.thin;
-        match before_dark(self.stage, Order::CreateVolume(spec), &self.volumes).await {
+        match order_or_power_failure(self.stage, Order::CreateVolume(spec), &self.volumes).await {
             OrderOutcome::Answered(Ok(())) => self.volumes.push(new),
             OrderOutcome::Answered(Err(refusal)) if refusal.code == code::POOL_FULL => {}
             OrderOutcome::Answered(Err(refusal)) => return Err(format!("no volume: {refusal}")),
-            OrderOutcome::Dark => {
+            OrderOutcome::PowerFailed => {
                 let found = self.find_again().await?;
                 if found.iter().any(|(found, _)| *found == id) {
                     self.volumes.push(new);
@@ -128,7 +128,7 @@ impl Catalog<'_> {
         self.stage.present(&self.volumes).await
     }
 
-    async fn grow(&mut self) -> Judged<()> {
+    async fn grow(&mut self) -> CheckResult<()> {
         if self.volumes.is_empty() {
             return Ok(());
         }
@@ -139,11 +139,11 @@ impl Catalog<'_> {
         let new = old + (self.stage.chance.within(0..=2 << 12) << 12);
         let grown = || volume.unit.oracle.borrow_mut().grow(new / block_bytes);
         let order = Order::ResizeVolume { volume: volume.name.clone(), size: Size::new(new) };
-        match before_dark(self.stage, order, &self.volumes).await {
+        match order_or_power_failure(self.stage, order, &self.volumes).await {
             OrderOutcome::Answered(Ok(())) => grown(),
             OrderOutcome::Answered(Err(refusal)) if refusal.code == code::POOL_FULL => {}
             OrderOutcome::Answered(Err(refusal)) => return Err(format!("the volume does not grow: {refusal}")),
-            OrderOutcome::Dark => {
+            OrderOutcome::PowerFailed => {
                 let found = self.find_again().await?;
                 if found.contains(&(volume.id, new)) {
                     grown();
@@ -154,16 +154,16 @@ impl Catalog<'_> {
         Ok(())
     }
 
-    async fn delete(&mut self) -> Judged<()> {
+    async fn delete(&mut self) -> CheckResult<()> {
         if self.volumes.is_empty() {
             return Ok(());
         }
         let volume = self.volumes.remove(self.stage.chance.index(self.volumes.len()));
         self.stage.present(&self.volumes).await?;
         let order = Order::DeleteVolume { volume: volume.name.clone() };
-        match before_dark(self.stage, order, &self.volumes).await {
+        match order_or_power_failure(self.stage, order, &self.volumes).await {
             OrderOutcome::Answered(answer) => answer.map_err(|refusal| format!("the volume stays: {refusal}")),
-            OrderOutcome::Dark => {
+            OrderOutcome::PowerFailed => {
                 // The volume may be in any state of deletion, so its blocks may hold anything until they are read.
                 volume.unit.oracle.borrow_mut().crash(crate::oracle::Torn::Garbage);
                 let found = self.find_again().await?;
@@ -176,44 +176,44 @@ impl Catalog<'_> {
     }
 
     /// Runs hosts on the volumes for a while, possibly until a power failure.
-    async fn use_volumes(&mut self) -> Judged<()> {
+    async fn use_volumes(&mut self) -> CheckResult<()> {
         if self.volumes.is_empty() {
             return Ok(());
         }
         let units: Vec<_> = self.volumes.iter().map(|volume| volume.unit.clone()).collect();
-        let habits = Habits {
+        let habits = WorkloadProfile {
             depth: 4,
             blocks: 16,
             large_bytes: 64 << 10,
             manages: false,
-            fickle: false,
+            drops_connections: false,
             media_fail: false,
             answers_within: None,
         };
         let traffic = self.stage.start_hosts(1, self.stage.chance.within(10..=80), &units, &habits);
         if self.stage.chance.percent(40) {
             self.stage.world.sleep(self.stage.chance.moment(Duration::from_millis(100))).await;
-            self.stage.pull_the_plug(&self.volumes);
+            self.stage.crash_or_kill(&self.volumes);
             traffic.stop();
             let found = self.find_again().await?;
             self.show(found).await?;
         } else {
             self.stage.until_over(&traffic, Duration::from_millis(10)).await;
         }
-        self.stage.quiet(&traffic).await?;
+        self.stage.until_quiet(&traffic).await?;
         self.stage.check_all_blocks(&units).await
     }
 
     /// Opens the pool after a power failure; returns its volumes and their sizes.
-    async fn find_again(&self) -> Judged<Vec<(model::VolumeId, u64)>> {
-        self.stage.come_back(self.pool).await;
+    async fn find_again(&self) -> CheckResult<Vec<(model::VolumeId, u64)>> {
+        self.stage.power_on(self.pool).await;
         self.pool.open(self.stage).await?;
         Ok(self.stage.volumes().await?.into_iter().map(|volume| (volume.id, volume.size.bytes())).collect())
     }
 
     /// Checks that exactly the expected volumes exist, and maps them to the hosts.
-    async fn show(&self, found: Vec<(model::VolumeId, u64)>) -> Judged<()> {
-        let bytes = |volume: &Presented| volume.unit.oracle.borrow().blocks() * volume.unit.block_bytes as u64;
+    async fn show(&self, found: Vec<(model::VolumeId, u64)>) -> CheckResult<()> {
+        let bytes = |volume: &PresentedVolume| volume.unit.oracle.borrow().blocks() * volume.unit.block_bytes as u64;
         let expected: Vec<_> = self.volumes.iter().map(|volume| (volume.id, bytes(volume))).collect();
         if found.len() != expected.len() || !expected.iter().all(|volume| found.contains(volume)) {
             return Err(format!("the pool should have the volumes {expected:?}, and has {found:?}"));

@@ -4,7 +4,7 @@
 
 use super::faults::start;
 use crate::pool::{Pool, PoolPlan};
-use crate::stage::{Judged, Presented, Stage};
+use crate::stage::{CheckResult, PresentedVolume, Stage};
 use model::{MemberReport, MemberState, Order, ScrubReport};
 use shard::World;
 use sim::{DiskFaults, DiskHandle};
@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Upper bound of the duration of a scrub on disks of this size.
 const SCRUB_TIME_MAX: Duration = Duration::from_secs(3_600);
 
-pub(super) async fn play(stage: &Stage) -> Judged<()> {
+pub(super) async fn play(stage: &Stage) -> CheckResult<()> {
     let plan = PoolPlan { integrity: true, ..PoolPlan::of_chance(stage, &super::faults::PROTECTED) };
     let pool = plan.make(stage).await?;
     let block_bytes = stage.chance.pick(&[512, 4096]);
@@ -22,7 +22,7 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
     stage.present(&volumes).await?;
     stage.open_portals().await?;
     for _ in 0..stage.chance.within(1..=3) {
-        let liars = liars(stage, &pool).await?;
+        let liars = choose_faulty(stage, &pool).await?;
         let old: Vec<_> = liars.iter().map(|(disk, _)| disk.image()).collect();
         let traffic = start(stage, &units);
         // Until the faults are removed, opening the pool may take several attempts.
@@ -30,22 +30,22 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
         liars.iter().for_each(|(disk, forgets)| corrupt(stage, disk, *forgets));
         if stage.chance.percent(40) {
             stage.world.sleep(stage.chance.moment(Duration::from_millis(400))).await;
-            stage.pull_the_plug(&volumes);
+            stage.crash_or_kill(&volumes);
             traffic.stop();
             for ((disk, _), old) in liars.iter().zip(&old).filter(|_| stage.chance.percent(30)) {
                 tracing::info!(?disk, "a disk is as it was");
                 disk.restore(old);
             }
-            stage.come_back(&pool).await;
+            stage.power_on(&pool).await;
             stage.reopen(&pool, &volumes).await?;
         } else {
             stage.until_over(&traffic, Duration::from_secs(1)).await;
         }
-        stage.quiet(&traffic).await?;
+        stage.until_quiet(&traffic).await?;
         stage.check_all_blocks(&units).await?;
         liars.iter().for_each(|(disk, _)| disk.set_faults(DiskFaults::default()));
         pool.lies.set(false);
-        mend(stage, &pool, &volumes).await?;
+        rebuild_and_scrub(stage, &pool, &volumes).await?;
         stage.check_all_blocks(&units).await?;
     }
     pool.pull_all_that_may_be(stage).await?;
@@ -55,7 +55,7 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
 /// Selects in-sync members that begin to lie: at least one, at most as many as the level tolerates; returns whether
 /// each may lose writes. Both copies of a checksum page are on two neighboring members, so at most one of them loses
 /// writes and the other does not lie then.
-async fn liars(stage: &Stage, pool: &Pool) -> Judged<Vec<(DiskHandle, bool)>> {
+async fn choose_faulty(stage: &Stage, pool: &Pool) -> CheckResult<Vec<(DiskHandle, bool)>> {
     let report = stage.pool().await?;
     let members = report.members().count();
     let in_step = |member: &(usize, &MemberReport)| member.1.state == MemberState::InSync;
@@ -93,7 +93,7 @@ fn corrupt(stage: &Stage, disk: &DiskHandle, forgets: bool) {
 }
 
 /// Rebuilds the members that were given up, and checks that a scrub heals the rest and a second scrub finds nothing.
-async fn mend(stage: &Stage, pool: &Pool, volumes: &[Presented]) -> Judged<()> {
+async fn rebuild_and_scrub(stage: &Stage, pool: &Pool, volumes: &[PresentedVolume]) -> CheckResult<()> {
     stage.idle_disks().await?;
     for member in stage.pool().await?.members() {
         if member.state != MemberState::InSync {
@@ -110,7 +110,7 @@ async fn mend(stage: &Stage, pool: &Pool, volumes: &[Presented]) -> Judged<()> {
         ));
     }
     let second = scrub(stage, pool).await?;
-    if second.mismatches + second.unreadable + second.healed > 0 {
+    if second.mismatches + second.unreadable + second.repaired > 0 {
         return Err(format!("a scrub has found what the one before should have put right: {second:?}"));
     }
     // The state in memory must equal the state on disk.
@@ -122,7 +122,7 @@ async fn mend(stage: &Stage, pool: &Pool, volumes: &[Presented]) -> Judged<()> {
 }
 
 /// Runs a scrub to its end and returns its report.
-pub(in crate::profile) async fn scrub(stage: &Stage, pool: &Pool) -> Judged<ScrubReport> {
+pub(in crate::profile) async fn scrub(stage: &Stage, pool: &Pool) -> CheckResult<ScrubReport> {
     stage.order(Order::StartScrub { pool: pool.name.clone(), repairs: false }).await?;
     let until = stage.world.now() + SCRUB_TIME_MAX;
     loop {

@@ -1,9 +1,9 @@
 //! Part of profile `disks`: as many disks as the level tolerates fail in every way, under load: the hosts notice only
 //! latency.
 
-use crate::host::traffic::{Habits, Unit};
+use crate::host::traffic::{Unit, WorkloadProfile};
 use crate::pool::{Pool, PoolPlan};
-use crate::stage::{DISK_PATIENCE, Judged, Presented, Stage, Traffic};
+use crate::stage::{CheckResult, DISK_PATIENCE, PresentedVolume, Stage, Traffic};
 use model::{DiskName, Level, MemberReport, MemberState, Order, code};
 use raid::deadlines::FIRST_DEADLINE;
 use shard::World;
@@ -15,9 +15,9 @@ pub(in crate::profile) const PROTECTED: [Level; 4] = [Level::Raid1, Level::Raid5
 
 /// Reason for which a member is not reliable.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Illness {
+enum FaultState {
     /// Has an injected fault.
-    Afflicted,
+    Faulty,
     /// Replaces another member and is being rebuilt.
     Filling,
 }
@@ -26,25 +26,25 @@ enum Illness {
 struct FaultInjector<'a> {
     stage: &'a Stage,
     pool: &'a Pool,
-    ill: BTreeMap<DiskName, Illness>,
+    ill: BTreeMap<DiskName, FaultState>,
 }
 
-pub(super) async fn play(stage: &Stage) -> Judged<()> {
+pub(super) async fn play(stage: &Stage) -> CheckResult<()> {
     let pool = PoolPlan::of_chance(stage, &PROTECTED).make(stage).await?;
     let block_bytes = stage.chance.pick(&[512, 4096]);
     let volume = stage.make_volume(Some(&pool.name), 0, stage.chance.within(1..=20) << 20, block_bytes).await?;
-    let volumes: [Presented; 1] = [volume];
+    let volumes: [PresentedVolume; 1] = [volume];
     let units = [volumes[0].unit.clone()];
     stage.present(&volumes).await?;
     stage.open_portals().await?;
     let mut infirmary = FaultInjector { stage, pool: &pool, ill: BTreeMap::new() };
     for _ in 0..stage.chance.within(1..=3) {
         let traffic = start(stage, &units);
-        infirmary.afflict(&traffic).await?;
+        infirmary.inject_faults(&traffic).await?;
         stage.until_over(&traffic, Duration::from_secs(1)).await;
-        stage.quiet(&traffic).await?;
+        stage.until_quiet(&traffic).await?;
         stage.check_all_blocks(&units).await?;
-        infirmary.mend().await?;
+        infirmary.replace_all().await?;
         stage.check_all_blocks(&units).await?;
     }
     // Rebuilt members must hold everything that the replaced ones held.
@@ -54,12 +54,12 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
 
 /// Starts hosts with all kinds of behavior that do not depend on disks.
 pub(super) fn start(stage: &Stage, units: &[Unit]) -> Traffic {
-    let habits = Habits {
+    let habits = WorkloadProfile {
         depth: 8,
         blocks: stage.chance.within(1..=24),
         large_bytes: 256 << 10,
         manages: stage.chance.percent(30),
-        fickle: stage.chance.percent(20),
+        drops_connections: stage.chance.percent(20),
         media_fail: false,
         answers_within: None,
     };
@@ -68,14 +68,14 @@ pub(super) fn start(stage: &Stage, units: &[Unit]) -> Traffic {
 
 impl FaultInjector<'_> {
     /// Injects faults into disks until the hosts have no commands left.
-    async fn afflict(&mut self, traffic: &Traffic) -> Judged<()> {
+    async fn inject_faults(&mut self, traffic: &Traffic) -> CheckResult<()> {
         for _ in 0..self.stage.chance.within(1..=6) {
             self.stage.world.sleep(self.stage.chance.moment(Duration::from_millis(300))).await;
             if traffic.is_over() {
                 return Ok(());
             }
             match self.stage.chance.below(10) {
-                0..=1 => drop(self.mend_one().await?),
+                0..=1 => drop(self.replace_one().await?),
                 2 => self.slow_all().await?,
                 _ => self.start_faults().await?,
             }
@@ -84,10 +84,10 @@ impl FaultInjector<'_> {
     }
 
     /// Injects a fault into one more member, if the level tolerates it.
-    async fn start_faults(&mut self) -> Judged<()> {
+    async fn start_faults(&mut self) -> CheckResult<()> {
         let Some(disk) = self.next_victim().await? else { return Ok(()) };
         let handle = self.pool.handle(self.stage, &disk)?;
-        self.ill.insert(disk.clone(), Illness::Afflicted);
+        self.ill.insert(disk.clone(), FaultState::Faulty);
         let chance = &self.stage.chance;
         let often = u32::try_from(chance.within(1_000..=300_000)).expect("at most a million");
         let faults = DiskFaults::default();
@@ -117,12 +117,12 @@ impl FaultInjector<'_> {
     }
 
     /// Returns a healthy member, if one more may become unreliable.
-    async fn next_victim(&mut self) -> Judged<Option<DiskName>> {
+    async fn next_victim(&mut self) -> CheckResult<Option<DiskName>> {
         let report = self.stage.pool().await?;
         let in_step = |member: &&MemberReport| member.state == MemberState::InSync;
         let well: Vec<DiskName> = report.members().filter(in_step).filter_map(|member| member.disk.clone()).collect();
         // Rebuilt members are reliable again.
-        self.ill.retain(|disk, illness| *illness == Illness::Afflicted || !well.contains(disk));
+        self.ill.retain(|disk, illness| *illness == FaultState::Faulty || !well.contains(disk));
         let candidates: Vec<DiskName> = well.into_iter().filter(|disk| !self.ill.contains_key(disk)).collect();
         if self.ill.len() >= self.pool.tolerated() || candidates.is_empty() {
             return Ok(None);
@@ -131,7 +131,7 @@ impl FaultInjector<'_> {
     }
 
     /// Fails a member by an order of the operator.
-    async fn take_out(&self, disk: &DiskName) -> Judged<()> {
+    async fn take_out(&self, disk: &DiskName) -> CheckResult<()> {
         match self.stage.ask(Order::FailDisk { disk: disk.clone() }).await {
             Ok(_) => Ok(()),
             Err(refusal) if refusal.code == code::DISK_FAILED_ALREADY => Ok(()),
@@ -140,7 +140,7 @@ impl FaultInjector<'_> {
     }
 
     /// Makes every healthy disk slow occasionally, but never so slow that the pool may give it up.
-    async fn slow_all(&self) -> Judged<()> {
+    async fn slow_all(&self) -> CheckResult<()> {
         let report = self.stage.pool().await?;
         let slow = Duration::from_millis(10)..=self.stage.chance.moment(FIRST_DEADLINE / 2) + Duration::from_millis(10);
         let slow_per_million = u32::try_from(self.stage.chance.below(20_000)).expect("at most a million");
@@ -154,8 +154,8 @@ impl FaultInjector<'_> {
     }
 
     /// Replaces one of the members with faults; false when there is none.
-    async fn mend_one(&mut self) -> Judged<bool> {
-        let afflicted = self.ill.iter().find(|(_, illness)| **illness == Illness::Afflicted);
+    async fn replace_one(&mut self) -> CheckResult<bool> {
+        let afflicted = self.ill.iter().find(|(_, illness)| **illness == FaultState::Faulty);
         let Some(failed) = afflicted.map(|(disk, _)| disk.clone()) else { return Ok(false) };
         self.take_out(&failed).await?;
         let replacement = if self.pool.plan.integrity && self.stage.chance.percent(40) {
@@ -165,13 +165,13 @@ impl FaultInjector<'_> {
             self.pool.replace(self.stage, &failed).await?
         };
         self.ill.remove(&failed);
-        self.ill.insert(replacement, Illness::Filling);
+        self.ill.insert(replacement, FaultState::Filling);
         Ok(true)
     }
 
     /// Replaces every member with faults, and waits for the rebuilds.
-    async fn mend(&mut self) -> Judged<()> {
-        while self.mend_one().await? {}
+    async fn replace_all(&mut self) -> CheckResult<()> {
+        while self.replace_one().await? {}
         for disk in self.pool.handles(self.stage) {
             disk.set_faults(DiskFaults::default());
         }

@@ -4,28 +4,28 @@
 //! no reliable parity, and if a member is missing as well, its data cannot be verified (the write hole). With a log
 //! they get writes.
 
-use crate::host::traffic::Habits;
+use crate::host::traffic::WorkloadProfile;
 use crate::pool::PoolPlan;
-use crate::stage::{Judged, Stage};
+use crate::stage::{CheckResult, Stage};
 use model::{DiskName, Level, Order};
 use shard::World;
 use std::time::Duration;
 
 const PROTECTED: [Level; 4] = [Level::Raid1, Level::Raid5, Level::Raid6, Level::Raid10];
 
-pub(super) async fn play(stage: &Stage) -> Judged<()> {
+pub(super) async fn play(stage: &Stage) -> CheckResult<()> {
     let pool = PoolPlan::of_chance(stage, &PROTECTED).make(stage).await?;
     let block_bytes = stage.chance.pick(&[512, 4096]);
     let volumes = [stage.make_volume(Some(&pool.name), 0, stage.chance.within(1..=20) << 20, block_bytes).await?];
     let units = [volumes[0].unit.clone()];
     stage.present(&volumes).await?;
     stage.open_portals().await?;
-    let habits = Habits {
+    let habits = WorkloadProfile {
         depth: 8,
         blocks: 16,
         large_bytes: 256 << 10,
         manages: false,
-        fickle: false,
+        drops_connections: false,
         media_fail: false,
         answers_within: None,
     };
@@ -33,7 +33,7 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
     while !before.is_over() {
         stage.world.sleep(Duration::from_millis(10)).await;
     }
-    stage.quiet(&before).await?;
+    stage.until_quiet(&before).await?;
     let report = stage.pool().await?;
     let members: Vec<DiskName> = report.members().filter_map(|member| member.disk.clone()).collect();
     let failed = members[stage.chance.index(members.len())].clone();
@@ -45,12 +45,12 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
         let commands = if bears_writes { stage.chance.within(20..=200) } else { 0 };
         let traffic = stage.start_hosts(1, commands, &units, &habits);
         stage.world.sleep(stage.chance.moment(Duration::from_millis(200))).await;
-        stage.pull_the_plug(&volumes);
+        stage.crash_or_kill(&volumes);
         traffic.stop();
-        stage.come_back(&pool).await;
+        stage.power_on(&pool).await;
         stage.reopen(&pool, &volumes).await?;
         stage.check_all_blocks(&units).await?;
-        stage.quiet(&traffic).await?;
+        stage.until_quiet(&traffic).await?;
         stage.check_all_blocks(&units).await?;
     }
     stage.idle_disks().await?;

@@ -10,7 +10,7 @@ fn record(path: &str) -> AuditRecord {
         intent: None,
         caller: Some("alice".to_owned()),
         role: None,
-        how: None,
+        auth_method: None,
         address: None,
         method: "POST".to_owned(),
         path: path.to_owned(),
@@ -72,7 +72,7 @@ fn any_byte_that_is_changed_is_found_and_its_record_named() {
         changed[at] ^= 1;
         fs::write(&path, &changed).expect("writes");
         let broken = check(&chain).broken.unwrap_or_else(|| panic!("byte {at} was not missed"));
-        assert_eq!(broken.number, number, "byte {at}: {}", broken.why);
+        assert_eq!(broken.number, number, "byte {at}: {}", broken.reason);
         number += u64::from(whole[at] == b'\n');
     }
 }
@@ -95,7 +95,7 @@ fn records_that_are_taken_out_put_in_or_moved_are_missed() {
         let text: String = order.iter().map(|&n| format!("{}\n", lines[n])).collect();
         fs::write(&path, text).expect("writes");
         let found = check(&chain).broken.expect("it is missed");
-        assert_eq!(found.number, broken, "{order:?}: {}", found.why);
+        assert_eq!(found.number, broken, "{order:?}: {}", found.reason);
     }
 }
 
@@ -111,7 +111,7 @@ fn record_that_was_made_up_with_a_right_hash_of_its_own_is_missed_by_the_next() 
     lines[1] = sealed(&second).expect("seals").0.trim_end().to_owned();
     fs::write(&path, lines.join("\n") + "\n").expect("writes");
     let found = check(&chain).broken.expect("it is missed");
-    assert_eq!((found.number, found.why.as_str()), (3, "its hash does not chain to the previous record"));
+    assert_eq!((found.number, found.reason.as_str()), (3, "its hash does not chain to the previous record"));
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn records_that_are_cut_off_are_missed_whatever_the_head_says() {
             None => fs::remove_file(dir.path().join("head")).expect("removes"),
         }
         let broken = chain.reader().check(known).expect("is read").broken.expect("it is missed");
-        assert_eq!(broken.number, 4, "{}", broken.why);
+        assert_eq!(broken.number, 4, "{}", broken.reason);
         let mut next = Chain::open(dir.path(), known).expect("opens");
         assert!(next.findings().iter().any(|finding| finding.contains("records 4 to 4 are missing")));
         assert_eq!(next.append(&record("/api/v1/pools/4")).expect("is written"), 5);

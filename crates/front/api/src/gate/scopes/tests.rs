@@ -66,7 +66,7 @@ fn bodies(row: &crate::Row) -> Vec<Value> {
         ("POST", "/web/links") => vec![json!({"user": "victim"}), json!({"role": "admin"})],
         ("POST", "/tokens") => vec![json!({"name": "more", "role": "admin", "scopes": ["destroy", "access"]})],
         ("POST", "/config/apply" | "/config/plan") => vec![json!({ "document": user }), json!({})],
-        _ if row.looks() => Vec::new(),
+        _ if row.is_read_only() => Vec::new(),
         _ => vec![json!({})],
     }
 }
@@ -233,13 +233,13 @@ async fn no_row_locks_for_long_or_risks_what_is_written_without_the_scope_destro
     let destroyer = token(&node, "destroyer", Role::Admin, &[Scope::ACCESS, Scope::DESTROY]).await;
     let volatile = json!({"settings": {"write-policy": "back-volatile"}});
     let risks = [
-        json!({"lock": "for_ever"}),
+        json!({"lock": "permanent"}),
         json!({"lock": {"for": "5000w"}}),
         json!({"lock": {"until": "2999-01-01T00:00:00Z"}}),
         json!({"document": {"schema": 1, "volume": {"t/one": {}, "t/v": volatile}}}),
         volatile,
     ];
-    for row in rows().filter(|row| !row.is_open() && !row.looks() && row.scope != Some(Scope::ACCESS)) {
+    for row in rows().filter(|row| !row.is_open() && !row.is_read_only() && row.scope != Some(Scope::ACCESS)) {
         for risk in &risks {
             let (method, path, body) = (|| row.method.clone(), filled(row), risk.to_string());
             let told = plain.ask(method(), &path, &body).await;
@@ -250,7 +250,7 @@ async fn no_row_locks_for_long_or_risks_what_is_written_without_the_scope_destro
     }
     let lock = format!("{}/snapshots/t/v@s", crate::row::BASE);
     for (asker, body) in [
-        (&destroyer, json!({"lock": "for_ever"})),
+        (&destroyer, json!({"lock": "permanent"})),
         (&plain, json!({"lock": {"for": "30d"}})),
         (&plain, json!({"settings": {"write-policy": "through"}})),
     ] {

@@ -28,7 +28,7 @@ async fn document_holds_users_and_receivers_for_those_alone_who_may_see_them() {
     for role in Role::ALL {
         node.user(&format!("u-{role}"), role).await;
     }
-    let hook = json!({"name": "desk", "how": {"url": "http://127.0.0.1:9/hook"}});
+    let hook = json!({"name": "desk", "settings": {"url": "http://127.0.0.1:9/hook"}});
     assert_eq!(node.local(Method::POST, "/api/v1/receivers", &hook).await.status, StatusCode::CREATED);
     let users = json!({"user": {"u-viewer": {"role": "viewer"}}});
     let receivers = json!({"receiver": {"desk": {"url": "http://127.0.0.1:9/hook"}}});

@@ -29,7 +29,7 @@ async fn first_admin_comes_by_a_link_that_is_good_once() {
     let page = follow(&browser, &secret, Some("alice"), PASSWORD).await;
     let session = Browser::expect(Page { headers: page.headers.clone(), ..page }, 201)["session"].clone();
     assert_eq!(
-        (&session["name"], &session["role"], &session["how"]),
+        (&session["name"], &session["role"], &session["auth_method"]),
         (&json!("alice"), &json!("admin"), &json!("session"))
     );
     let cookie = page_cookie(&page.headers);

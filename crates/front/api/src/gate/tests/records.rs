@@ -19,7 +19,7 @@ async fn every_row_that_changes_something_or_reads_data_of_hosts_writes_an_inten
     let node = Node::new().await;
     for row in rows() {
         let before = last(&node).await;
-        let body = if row.looks() { Value::Null } else { json!({}) };
+        let body = if row.is_read_only() { Value::Null } else { json!({}) };
         let page = node.local(row.method.clone(), &filled(row), &body).await;
         // A login has no intent: unauthenticated clients may attempt it.
         let records = if row.is_open() { 1 } else { 2 };
@@ -74,7 +74,7 @@ async fn record_says_who_from_where_and_what_and_no_secret() {
     Browser::expect(alice.ask(Method::POST, "/api/v1/hosts", &host.to_string()).await, 201);
     let record = latest(&node).await;
     assert_eq!(
-        (&record["caller"], &record["role"], &record["how"], &record["address"], &record["status"]),
+        (&record["caller"], &record["role"], &record["auth_method"], &record["address"], &record["status"]),
         (&json!("alice"), &json!("operator"), &json!("session"), &json!("127.0.0.1"), &json!(201))
     );
     assert_eq!((&record["body"]["name"], &record["body"]["chap"]["secret"]), (&json!("web"), &json!("…")));
@@ -168,16 +168,16 @@ async fn change_whose_intent_cannot_be_written_is_refused_with_nothing_done() {
     let status = Browser::expect(node.local(Method::GET, "/api/v1/status", &Value::Null).await, 200);
     let problems = status["status"]["problems"].as_array().expect("a list");
     assert!(problems.iter().any(|problem| problem["subject"] == "audit"), "{status}");
-    let conditions = node.control.status.conditions().await.expect("told").there;
+    let conditions = node.control.status.conditions().await.expect("told").active;
     assert!(conditions.iter().any(|condition| condition.topic == model::event::AUDIT_UNWRITABLE));
 
     std::fs::remove_file(&audit).expect("removes");
     std::fs::rename(node.dir.path().join("away"), &audit).expect("moves back");
     Browser::expect(node.local(Method::POST, "/api/v1/hosts", &host).await, 201);
-    let events = node.control.steward.events(control::Wanted::default()).await;
+    let events = node.control.reconciler.events(control::EventFilter::default()).await;
     let told = |code| events.iter().filter(|event| event.code == code).count();
     assert_eq!((told(model::event::AUDIT_UNWRITABLE), told(model::event::AUDIT_READABLE)), (1, 1));
-    assert!(node.control.status.conditions().await.expect("told").there.is_empty());
+    assert!(node.control.status.conditions().await.expect("told").active.is_empty());
 }
 
 /// A change interrupted by the end of the daemon has only an intent, which is listed.

@@ -105,7 +105,7 @@ async fn document_holds_spares_and_what_is_set_for_all() {
     let mut wanted = exported.clone();
     wanted.isns = Some("10.0.0.9".parse().expect("an address"));
     let auth = wanted.auth.as_mut().expect("is always there");
-    auth.weakest = ChapAlgorithm::Sha256;
+    auth.min_algorithm = ChapAlgorithm::Sha256;
     wanted.portal_group.push(crate::config::PortalGroupEntry {
         tag: 1,
         access: model::GroupAccess::default(),

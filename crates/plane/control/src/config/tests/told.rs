@@ -1,7 +1,7 @@
 //! Tests of the effect of documents on sessions, and of the rollback.
 
 use super::{Array, apply, said};
-use crate::Wanted;
+use crate::EventFilter;
 use crate::config::{ApplyConfig, Document, Plan};
 use crate::tests::{new_host, new_presentation, new_volume};
 use model::{Iqn, Name, SessionReport, Size, code, event};
@@ -113,9 +113,9 @@ async fn configuration_goes_back_when_an_initiator_loses_a_volume() {
     assert_eq!(refusal.message, format!("initiator {} would lose volume b", iqn("web")));
     assert_eq!(array.control.config.export(&()).await.expect("a document"), before);
     assert_eq!(array.access().presentations.len(), 2);
-    let raised = array.control.steward.events(Wanted::default()).await;
+    let raised = array.control.reconciler.events(EventFilter::default()).await;
     let told: Vec<&model::Event> = raised.iter().filter(|event| event.code == event::CONFIG_TAKEN_BACK).collect();
-    assert!(matches!(told[..], [one] if one.sentence.contains("would lose volume b")), "{told:?}");
+    assert!(matches!(told[..], [one] if one.message.contains("would lose volume b")), "{told:?}");
 
     document.present = before.present.clone();
     document.present.push(crate::config::PresentEntry { host: name("db"), lun: None, ..before.present[0].clone() });

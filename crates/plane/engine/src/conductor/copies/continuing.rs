@@ -1,6 +1,6 @@
 //! Continuation of interrupted copies: each continues when both of its pools are open.
 
-use super::{Conductor, CopyEnd, Copying, Ends, VolumeId, VolumeName};
+use super::{Conductor, CopyEnd, Ends, UnfinishedCopy, VolumeId, VolumeName};
 use crate::pool::{self, CopyState, continued};
 use model::{Name, PoolId, Subject, SubjectKind, code, event};
 use shard::World;
@@ -29,7 +29,7 @@ pub(crate) async fn continue_copies<W: World>(conductor: &Rc<Conductor<W>>) {
 
 /// Starts the periodic search, for copies that could not continue when their pools were opened and for left-over
 /// snapshots.
-pub(crate) fn look_now_and_then<W: World>(conductor: &Rc<Conductor<W>>) {
+pub(crate) fn start_periodic_search<W: World>(conductor: &Rc<Conductor<W>>) {
     let (weak, world) = (Rc::downgrade(conductor), conductor.shard.world.clone());
     world.clone().spawn(async move {
         loop {
@@ -92,8 +92,8 @@ fn is_at_rest<W: World>(conductor: &Conductor<W>, unfinished: &continued::Unfini
 /// Lists the copy as waiting; it continues when the pool of its source is open.
 fn wait<W: World>(conductor: &Conductor<W>, unfinished: &continued::Unfinished, why: Option<String>) {
     let state = Arc::<CopyState>::default();
-    state.tell(unfinished.progress);
-    let copying = Copying {
+    state.set_progress(unfinished.progress);
+    let copying = UnfinishedCopy {
         source: unfinished.source.clone(),
         id: unfinished.id,
         size: unfinished.size,
@@ -137,7 +137,7 @@ async fn start<W: World>(
         return;
     }
     let ends = Ends { original, pool, from, to };
-    let begin = |copying: &mut Copying| {
+    let begin = |copying: &mut UnfinishedCopy| {
         (copying.state, copying.runs, copying.why) = (Arc::default(), Some(ends.clone()), None);
         copying.clone()
     };
@@ -159,7 +159,7 @@ async fn start<W: World>(
 pub(super) async fn suspend<W: World>(
     conductor: &Conductor<W>,
     target: &VolumeName,
-    (copying, ends): (Copying, Ends),
+    (copying, ends): (UnfinishedCopy, Ends),
     why: &str,
 ) {
     let id = copying.id;

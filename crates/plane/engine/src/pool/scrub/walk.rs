@@ -1,7 +1,7 @@
 //! Walk of a scrub through the groups of a pool, and the handling of its findings.
 
-use super::super::care::{Maintenance, Pace};
 use super::super::losses::LostList;
+use super::super::maintenance::{Maintenance, Pace};
 use super::super::work::{Work, WorkKind};
 use super::super::{CREATED_BY, GroupState, OpenPool};
 use block::IoError;
@@ -69,7 +69,7 @@ impl<W: World> Walk<W> {
         let done = total - left.sum::<u64>();
         let now = pool.shard.world.now();
         let work = Work::resumed(WorkKind::Scrub, now, done, total);
-        let gait = pool.care.gait_from(done);
+        let gait = pool.maintenance.resume_pace(done);
         Self { pool, work, gait, done, repairs, from, kept: now }
     }
 
@@ -133,7 +133,7 @@ impl<W: World> Walk<W> {
         let total = self.work.total_bytes().max(done);
         self.done = done;
         self.work = Work::resumed(WorkKind::Scrub, self.pool.shard.world.now(), done, total);
-        self.gait = self.pool.care.gait_from(done);
+        self.gait = self.pool.maintenance.resume_pace(done);
     }
 
     /// Verifies one group. `None` if it was reshaped in the meantime.
@@ -151,7 +151,7 @@ impl<W: World> Walk<W> {
                     return None;
                 }
                 // The wait above does not count as time of the step.
-                self.pool.care.step(&mut self.gait);
+                self.pool.maintenance.step(&mut self.gait);
                 let part = at..range.end.min(at + stripes);
                 assert!(part.start < part.end, "a part of a scrub has stripes");
                 at = part.end;
@@ -166,14 +166,14 @@ impl<W: World> Walk<W> {
                 }
                 self.done += (part.end - part.start) * stripe_bytes;
                 self.work.advance(self.pool.shard.world.now(), self.done);
-                self.pool.care.scrub.work.set(Some(self.work));
-                self.pool.care.scrub.note(|report| report.checked = Size::new(self.done));
+                self.pool.maintenance.scrub.work.set(Some(self.work));
+                self.pool.maintenance.scrub.note(|report| report.checked = Size::new(self.done));
                 self.pass(ScrubPosition { group: number(group), stripe: part.end, stripe_bytes });
                 self.keep().await;
                 let (done, total) = (self.done, self.work.total_bytes());
                 // A stop must not wait until paused repairs are resumed.
                 let may = |care: &Maintenance<W>| care.scrub.stop.get() || care.is_resumed();
-                self.pool.care.keep_pace(&mut self.gait, done, total, may).await;
+                self.pool.maintenance.keep_pace(&mut self.gait, done, total, may).await;
             }
         }
         Some(ScrubState::Done)
@@ -182,7 +182,7 @@ impl<W: World> Walk<W> {
     /// Sets the position: everything before it was read.
     fn pass(&mut self, at: ScrubPosition) {
         self.from = at;
-        self.pool.care.scrub.at.set(at);
+        self.pool.maintenance.scrub.at.set(at);
     }
 
     /// Records the position in the catalog at intervals. If that fails, more is read again after a restart.
@@ -203,18 +203,21 @@ impl<W: World> Walk<W> {
     /// Waits for repairs of the group and for the scrub window. False if the scrub is to stop.
     async fn may_go_on(&self, group: usize) -> bool {
         // Repairs go first: they restore redundancy.
-        while self.pool.groups[group].repairing.get() && !self.pool.care.scrub.stop.get() {
+        while self.pool.groups[group].repairing.get() && !self.pool.maintenance.scrub.stop.get() {
             self.pool.shard.world.sleep(MAKE_WAY).await;
         }
-        self.pool.care.until(|care| care.scrub.stop.get() || (care.is_resumed() && !care.scrub.held.get())).await;
-        !self.pool.care.scrub.stop.get()
+        self.pool
+            .maintenance
+            .until(|care| care.scrub.stop.get() || (care.is_resumed() && !care.scrub.held.get()))
+            .await;
+        !self.pool.maintenance.scrub.stop.get()
     }
 
     /// Verifies labels and catalogs of the members.
     async fn members(&self) -> Result<(), PoolError> {
         for (disk, decayed) in self.pool.pool.members().scrub(self.pool.shard.world.unix_seconds(), CREATED_BY).await? {
             if self.pool.tell_of_repair(disk, &decayed.to_string()) {
-                self.pool.care.scrub.note(|report| report.healed += 1);
+                self.pool.maintenance.scrub.note(|report| report.repaired += 1);
             }
         }
         Ok(())
@@ -225,7 +228,7 @@ impl<W: World> Walk<W> {
         let (pool, gait) = (&self.pool, &mut self.gait);
         let may = |care: &Maintenance<W>| care.scrub.stop.get() || care.is_resumed();
         let pace = async |_| {
-            pool.care.keep_pace(gait, 0, 0, may).await;
+            pool.maintenance.keep_pace(gait, 0, 0, may).await;
         };
         pool.groups[group].array.scrub_metadata(pace).await
     }
@@ -265,10 +268,10 @@ impl<W: World> Walk<W> {
         if found.mismatches + found.unreadable > 0 {
             tracing::error!(pool = %self.pool.name, group, found.mismatches, found.unreadable, "a scrub has found");
         }
-        self.pool.care.scrub.note(|report| {
+        self.pool.maintenance.scrub.note(|report| {
             report.mismatches += found.mismatches;
             report.unreadable += found.unreadable;
-            report.healed += found.healed;
+            report.repaired += found.healed;
         });
     }
 }

@@ -4,7 +4,7 @@
 //! It must never admit a path that leads to another unit, or whose unit another initiator has registered with.
 
 use super::{Connected, LOGIN_LIMIT, Paths};
-use crate::disk::config::{OpenError, Use};
+use crate::disk::config::{OpenError, OpenMode};
 use crate::disk::unit::{UnitFacts, access_of};
 use crate::fence::{FenceError, UnitFence};
 use crate::login::{Login, log_in};
@@ -33,10 +33,13 @@ impl<W: World> Paths<W> {
     ///
     /// A registration that was lost with the mapping of the LUN is renewed. One that was preempted is not: another
     /// initiator may have written and left since, so the disk fails.
-    pub(in crate::disk) async fn look_again(self: &Rc<Self>, path: usize, session: &Session<W>, is_preempted: bool) {
-        if std::mem::replace(&mut self.entries.borrow_mut()[path].is_looking, true) {
+    pub(in crate::disk) async fn revalidate(self: &Rc<Self>, path: usize, session: &Session<W>, is_preempted: bool) {
+        if std::mem::replace(&mut self.entries.borrow_mut()[path].is_validating, true) {
             // Another command is verifying; this one must not pass before the result is known.
-            return self.changed.until(|| !self.entries.borrow()[path].is_looking || session.ended().is_some()).await;
+            return self
+                .changed
+                .until(|| !self.entries.borrow()[path].is_validating || session.ended().is_some())
+                .await;
         }
         let looked = match is_preempted {
             true => self.still_registered(path, session).await,
@@ -44,7 +47,7 @@ impl<W: World> Paths<W> {
         };
         {
             let entry = &mut self.entries.borrow_mut()[path];
-            entry.is_looking = false;
+            entry.is_validating = false;
             // Not if the session has ended meanwhile: the entry may belong to its successor.
             if let (Ok((key, access)), None) = (&looked, session.ended()) {
                 (entry.key, entry.access) = (*key, *access);
@@ -69,7 +72,10 @@ impl<W: World> Paths<W> {
             let entry = &self.entries.borrow()[path];
             (entry.key, entry.access)
         };
-        if self.config.usage != Use::Look && !self.fence().has(session, key).await? && session.ended().is_none() {
+        if self.config.usage != OpenMode::Inspect
+            && !self.fence().is_registered(session, key).await?
+            && session.ended().is_none()
+        {
             self.fail("another initiator has preempted our registration with the unit");
         }
         Ok((key, access))
@@ -79,7 +85,7 @@ impl<W: World> Paths<W> {
     /// logs in and registers again, as the target has lost its registration (LIO does so just before it unmaps a LUN).
     pub(in crate::disk) async fn resolve_conflict(self: &Rc<Self>, path: usize, session: &Session<W>) {
         let fence = self.fence();
-        let foreign = fence.foreign(session, |key| self.is_own_key(key)).await;
+        let foreign = fence.foreign_key(session, |key| self.is_own_key(key)).await;
         match foreign {
             Ok(Some(key)) => {
                 self.fail(&format!(
@@ -120,12 +126,12 @@ impl<W: World> Paths<W> {
             }
         };
         let force = match self.config.usage {
-            Use::Look => {
-                self.foreign.set(fence.foreign(session, |key| self.is_own_key(key)).await?);
+            OpenMode::Inspect => {
+                self.foreign.set(fence.foreign_key(session, |key| self.is_own_key(key)).await?);
                 return Ok((0, AccessState::default()));
             }
             // Only during the open: a later login must not preempt an initiator that took the unit over.
-            Use::Own { force } => force && self.keepers.get() == 0,
+            OpenMode::ReadWrite { force } => force && self.path_tasks.get() == 0,
         };
         let key = self.register(path, session, fence, force).await?;
         let access = match port_group {
@@ -146,22 +152,22 @@ impl<W: World> Paths<W> {
         if let UnitFence::Reset { .. } = fence {
             return Ok(0);
         }
-        let foreign = async || fence.foreign(session, |key| self.is_own_key(key)).await;
+        let foreign = async || fence.foreign_key(session, |key| self.is_own_key(key)).await;
         if !force && let Some(key) = foreign().await? {
             return Err(FenceError::Foreign { key }.into());
         }
         let key = self.new_key(path);
-        match fence.enter(session, key).await {
+        match fence.register(session, key).await {
             // A reservation of another type is preempted first.
             Err(FenceError::Foreign { .. }) if force => {
                 fence.preempt(session, key, |other| !self.is_own_key(other)).await?;
-                fence.enter(session, key).await?;
+                fence.register(session, key).await?;
             }
             entered => entered?,
         }
         // Another array may have registered at the same moment: the one that sees the other key withdraws.
         if !force && let Some(other) = foreign().await? {
-            let _ = fence.leave(session, key).await;
+            let _ = fence.unregister(session, key).await;
             return Err(FenceError::Foreign { key: other }.into());
         }
         Ok(key)
@@ -177,9 +183,9 @@ impl<W: World> Paths<W> {
         let qualifier = match config.usage {
             // Stable ISID: a new login ends the commands in flight of an earlier session of this path (session
             // reinstatement).
-            Use::Own { .. } => path as u16,
+            OpenMode::ReadWrite { .. } => path as u16,
             // A random one, so that an inspection never reinstates the session of an owner.
-            Use::Look => 0x8000 | (self.random() as u16 & 0x7fff),
+            OpenMode::Inspect => 0x8000 | (self.random() as u16 & 0x7fff),
         };
         let [high, low] = qualifier.to_be_bytes();
         let mut login = Login::new(config.portals[path], config.target.clone(), config.initiator.clone());

@@ -2,9 +2,9 @@
 
 use super::WriteBack;
 use crate::Runtime;
+use crate::bug_injection::{InjectedBug, is_injected};
 use crate::log::Content;
 use crate::policy::WritePolicy;
-use crate::sabotage::{InjectedBug, is_planted};
 use block::{BlockDevice, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
 
 impl<D: BlockDevice + 'static, R: Runtime> BlockDevice for WriteBack<D, R> {
@@ -77,12 +77,12 @@ impl<D: BlockDevice + 'static, R: Runtime> BlockDevice for WriteBack<D, R> {
         below.min(u32::try_from(record).unwrap_or(u32::MAX))
     }
 
-    async fn write_fresh(&self, start: Lba, data: View) -> Result<Written, IoError> {
+    async fn write_unlogged(&self, start: Lba, data: View) -> Result<Written, IoError> {
         {
             // Only write-through passes the hint on; with write-back this is an ordinary write.
             let _active = self.pass().await;
             if self.0.policy.get() == WritePolicy::Through {
-                return self.0.device.write_fresh(start, data).await;
+                return self.0.device.write_unlogged(start, data).await;
             }
         }
         self.write(start, data).await
@@ -101,7 +101,7 @@ impl<D: BlockDevice + 'static, R: Runtime> BlockDevice for WriteBack<D, R> {
         }
         let newest = inner.dirty.borrow().newest();
         self.settle(newest).await?;
-        if is_planted(InjectedBug::FlushNotPassedOn) {
+        if is_injected(InjectedBug::FlushNotPassedOn) {
             return Ok(Stable::attest());
         }
         inner.device.flush(after).await
@@ -122,7 +122,7 @@ impl<D: BlockDevice + 'static, R: Runtime> BlockDevice for WriteBack<D, R> {
             self.clear_above(extent).await?;
             let lock = inner.below.exclusive(extent.start.0..extent.end().0).await;
             let is_clear = !inner.is_logging(extent) && !inner.dirty.borrow().overlaps(extent, u64::MAX);
-            if is_clear || is_planted(InjectedBug::DiscardOvertaken) {
+            if is_clear || is_injected(InjectedBug::DiscardOvertaken) {
                 break lock;
             }
         };

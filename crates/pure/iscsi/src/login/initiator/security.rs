@@ -40,7 +40,7 @@ enum State {
     /// CHAP was chosen, and the algorithms were offered.
     Algorithms,
     /// Our response was sent; that of the target is due if we challenged it.
-    Proven { algorithm: Algorithm, challenge: Option<Challenge> },
+    ResponseSent { algorithm: Algorithm, challenge: Option<Challenge> },
     /// Complete, with the result of CHAP if it was used.
     Done(Option<Authentication>),
 }
@@ -90,12 +90,12 @@ impl Security {
     }
 
     /// True when we have nothing left to send in this stage.
-    pub(super) fn is_told(&self) -> bool {
+    pub(super) fn is_ready(&self) -> bool {
         match self.state {
             // Without CHAP there is nothing to wait for; with CHAP the choice of the target comes first.
             State::Offered => matches!(self.auth, InitiatorAuth::None),
             State::Algorithms => false,
-            State::Proven { .. } | State::Done(_) => true,
+            State::ResponseSent { .. } | State::Done(_) => true,
         }
     }
 
@@ -129,9 +129,9 @@ impl Security {
         let next = match (&self.state, said) {
             (State::Offered, [method, None, None, None, None, None]) => self.take_method(method, answers)?,
             (State::Algorithms, [None, Some(algorithm), Some(identifier), Some(challenge), None, None]) => {
-                self.prove(algorithm, identifier, challenge, answers)?
+                self.answer_challenge(algorithm, identifier, challenge, answers)?
             }
-            (State::Proven { algorithm, challenge }, [None, None, None, None, name, response]) => {
+            (State::ResponseSent { algorithm, challenge }, [None, None, None, None, name, response]) => {
                 self.verify(*algorithm, challenge.as_ref(), name, response)?
             }
             (State::Done(_), [None, None, None, None, None, None]) => return Ok(()),
@@ -158,7 +158,7 @@ impl Security {
     }
 
     /// Answers the target's challenge, and issues our own where mutual CHAP is configured.
-    fn prove(
+    fn answer_challenge(
         &self,
         algorithm: &str,
         identifier: &str,
@@ -177,7 +177,7 @@ impl Security {
         answers.push("CHAP_N", &chap.own.name);
         answers.push("CHAP_R", text::hexadecimal(&response));
         // One-way CHAP: the target does not authenticate.
-        let Some(_) = chap.target else { return Ok(State::Proven { algorithm, challenge: None }) };
+        let Some(_) = chap.target else { return Ok(State::ResponseSent { algorithm, challenge: None }) };
         let ours = Challenge::new(algorithm, &self.random);
         // RFC 7143 §9.2.1: a target that reflects our challenge would obtain the response from us.
         if ours.is_reflected_by(&theirs) {
@@ -185,7 +185,7 @@ impl Security {
         }
         answers.push("CHAP_I", ours.identifier());
         answers.push("CHAP_C", text::hexadecimal(ours.bytes()));
-        Ok(State::Proven { algorithm, challenge: Some(ours) })
+        Ok(State::ResponseSent { algorithm, challenge: Some(ours) })
     }
 
     /// Verifies the authentication of the target.
@@ -202,9 +202,9 @@ impl Security {
         let (Some(challenge), Some(target)) = (challenge, &chap.target) else { return Ok(proven(false)) };
         // A target that does not answer our challenge has not authenticated.
         let (Some(name), Some(response)) = (name, response.and_then(text::binary)) else {
-            return Err(Violation::TargetNotProven);
+            return Err(Violation::TargetNotAuthenticated);
         };
         let verified = challenge.verify(std::slice::from_ref(target), name, &response);
-        verified.map(|_| proven(true)).ok_or(Violation::TargetNotProven)
+        verified.map(|_| proven(true)).ok_or(Violation::TargetNotAuthenticated)
     }
 }

@@ -3,7 +3,7 @@
 //! A missing, wrong, short, empty or repeated value fails the authentication; there is no second attempt.
 
 use crate::chap::{Algorithm, Auth, Authentication, Challenge, ChapPolicy, Mutual};
-use crate::login::Unproven;
+use crate::login::AuthFailure;
 use crate::text::{self, TextWriter};
 
 /// Keys of this stage that an initiator sends.
@@ -47,7 +47,7 @@ impl Security {
     /// Handles the security keys among `pairs`; answers are queued in `answers`.
     ///
     /// *Errors*: the failure of the authentication.
-    pub(super) fn handle(&mut self, pairs: &[(&str, &str)], answers: &mut TextWriter) -> Result<(), Unproven> {
+    pub(super) fn handle(&mut self, pairs: &[(&str, &str)], answers: &mut TextWriter) -> Result<(), AuthFailure> {
         let said = SecurityKeys::parse(pairs)?;
         let next = match (&self.state, said.0) {
             // A text without security keys neither starts nor advances an authentication.
@@ -60,10 +60,10 @@ impl Security {
             (State::Challenged(challenge), [None, None, Some(name), Some(response), identifier, theirs]) => {
                 // Our own response is sent only to an initiator that has authenticated.
                 let name = self.verify(challenge, name, response)?;
-                let mutual = self.prove_ourselves(challenge, identifier, theirs, answers)?;
+                let mutual = self.answer_challenge(challenge, identifier, theirs, answers)?;
                 State::Done(Some(Authentication { name, algorithm: challenge.algorithm(), mutual }))
             }
-            _ => return Err(Unproven::KeysMalformed),
+            _ => return Err(AuthFailure::KeysMalformed),
         };
         self.state = next;
         Ok(())
@@ -91,21 +91,21 @@ impl Security {
     /// required.
     ///
     /// *Errors*: the failure of the authentication.
-    pub(super) fn permit_transit(&self) -> Result<(), Unproven> {
+    pub(super) fn permit_transit(&self) -> Result<(), AuthFailure> {
         // During CHAP the request is merely early, and is answered without a transition.
         let nothing_said = matches!(self.state, State::Open);
-        if nothing_said && !self.is_done() { Err(Unproven::NoMethod) } else { Ok(()) }
+        if nothing_said && !self.is_done() { Err(AuthFailure::NoMethod) } else { Ok(()) }
     }
 
     /// Checks that the operational stage may be entered: all required authentication is complete.
     ///
     /// *Errors*: the failure of an initiator that skipped this stage.
-    pub(super) fn permit_operational(&self) -> Result<(), Unproven> {
-        if self.is_done() { Ok(()) } else { Err(Unproven::NoMethod) }
+    pub(super) fn permit_operational(&self) -> Result<(), AuthFailure> {
+        if self.is_done() { Ok(()) } else { Err(AuthFailure::NoMethod) }
     }
 
     /// Chooses the first listed method that the policy permits. Source: RFC 7143 §6.2.1, §12.1.
-    fn choose_method(&self, methods: &str, answers: &mut TextWriter) -> Result<State, Unproven> {
+    fn choose_method(&self, methods: &str, answers: &mut TextWriter) -> Result<State, AuthFailure> {
         for method in text::list(methods) {
             let next = match method {
                 "CHAP" if self.auth.chap().is_some() => State::Algorithm,
@@ -116,13 +116,13 @@ impl Security {
             answers.push("AuthMethod", method);
             return Ok(next);
         }
-        Err(Unproven::NoMethod)
+        Err(AuthFailure::NoMethod)
     }
 
-    fn challenge(&self, algorithms: &str, answers: &mut TextWriter) -> Result<State, Unproven> {
+    fn challenge(&self, algorithms: &str, answers: &mut TextWriter) -> Result<State, AuthFailure> {
         // Unknown algorithm numbers are skipped: the offer may contain newer ones.
         let offered = text::list(algorithms).filter_map(|number| Algorithm::of(text::number(number)?));
-        let algorithm = Algorithm::choose(offered, self.policy()?.weakest()).ok_or(Unproven::NoAlgorithm)?;
+        let algorithm = Algorithm::choose(offered, self.policy()?.weakest()).ok_or(AuthFailure::NoAlgorithm)?;
         // The random bytes are used for a single challenge, because a login permits only one attempt.
         let challenge = Challenge::new(algorithm, &self.random);
         answers.push("CHAP_A", algorithm as u8);
@@ -132,39 +132,41 @@ impl Security {
     }
 
     /// Returns the name that the response authenticates.
-    fn verify(&self, challenge: &Challenge, name: &str, response: &str) -> Result<String, Unproven> {
+    fn verify(&self, challenge: &Challenge, name: &str, response: &str) -> Result<String, AuthFailure> {
         // An undecodable response gets the same status as a wrong one.
-        let response = text::binary(response).ok_or(Unproven::WrongProof)?;
+        let response = text::binary(response).ok_or(AuthFailure::WrongCredentials)?;
         let proven = challenge.verify(self.policy()?.accepted(), name, &response);
-        proven.map(|credential| credential.name.clone()).ok_or(Unproven::WrongProof)
+        proven.map(|credential| credential.name.clone()).ok_or(AuthFailure::WrongCredentials)
     }
 
     /// Answers the challenge of the initiator, if it issues one and a credential is configured. Where mutual CHAP is
     /// required, a challenge must be present. Returns true when there was one.
-    fn prove_ourselves(
+    fn answer_challenge(
         &self,
         ours: &Challenge,
         identifier: Option<&str>,
         challenge: Option<&str>,
         answers: &mut TextWriter,
-    ) -> Result<bool, Unproven> {
+    ) -> Result<bool, AuthFailure> {
         let policy = self.policy()?;
         let (identifier, challenge) = match (identifier, challenge) {
             (None, None) if matches!(policy.mutual(), Mutual::Required(_)) => {
-                return Err(Unproven::NotMutual);
+                return Err(AuthFailure::NotMutual);
             }
             (None, None) => return Ok(false),
             (Some(identifier), Some(challenge)) => (text::number(identifier), text::binary(challenge)),
-            _ => return Err(Unproven::KeysMalformed),
+            _ => return Err(AuthFailure::KeysMalformed),
         };
         // The initiator wants mutual authentication, but no credential is configured for it.
-        let own = policy.mutual().credential().ok_or(Unproven::MutualUnknown)?;
+        let own = policy.mutual().credential().ok_or(AuthFailure::MutualUnknown)?;
         // CHAP_I is one byte (RFC 7143 §12.1.3).
         let identifier = identifier.and_then(|number| u8::try_from(number).ok());
-        let (Some(identifier), Some(challenge)) = (identifier, challenge) else { return Err(Unproven::KeysMalformed) };
+        let (Some(identifier), Some(challenge)) = (identifier, challenge) else {
+            return Err(AuthFailure::KeysMalformed);
+        };
         // RFC 7143 §9.2.1: a reflected challenge would let the initiator obtain our response to its own question.
         if ours.is_reflected_by(&challenge) {
-            return Err(Unproven::Reflected);
+            return Err(AuthFailure::Reflected);
         }
         // The initiator's challenge is answered with the algorithm that was negotiated for both directions.
         let response = ours.algorithm().respond(identifier, &own.secret, &challenge);
@@ -173,8 +175,8 @@ impl Security {
         Ok(true)
     }
 
-    fn policy(&self) -> Result<&ChapPolicy, Unproven> {
-        self.auth.chap().ok_or(Unproven::NoMethod)
+    fn policy(&self) -> Result<&ChapPolicy, AuthFailure> {
+        self.auth.chap().ok_or(AuthFailure::NoMethod)
     }
 }
 
@@ -182,7 +184,7 @@ impl<'a> SecurityKeys<'a> {
     /// Collects the security keys.
     ///
     /// *Errors*: a key is repeated.
-    fn parse(pairs: &[(&'a str, &'a str)]) -> Result<Self, Unproven> {
+    fn parse(pairs: &[(&'a str, &'a str)]) -> Result<Self, AuthFailure> {
         let mut said = Self::default();
         for &(name, value) in pairs {
             let Some(slot) = KEYS.iter().zip(&mut said.0).find_map(|(key, slot)| (*key == name).then_some(slot)) else {
@@ -190,7 +192,7 @@ impl<'a> SecurityKeys<'a> {
             };
             // A repeated key must not replace the value that was checked.
             if slot.replace(value).is_some() {
-                return Err(Unproven::KeysMalformed);
+                return Err(AuthFailure::KeysMalformed);
             }
         }
         Ok(said)

@@ -177,7 +177,7 @@ fn request_that_does_not_wait_for_its_answer_is_refused() {
     let mut login = TargetLogin::new(&TargetConfig::default(), RANDOM);
     let (pdu, text) = request(&format!("SEC>OPS {NORMAL} AuthMethod=None"), Tsih(0));
     login.handle_pdu(&pdu, &text);
-    assert!(matches!(login.poll(), Some(TargetStep::Ask(_))));
+    assert!(matches!(login.poll(), Some(TargetStep::Authorize(_))));
     login.handle_pdu(&pdu, &text);
     assert!(matches!(login.poll(), Some(TargetStep::Respond { .. })));
     assert!(matches!(login.poll(), Some(TargetStep::Failed { status: LoginStatus::InitiatorError, .. })));

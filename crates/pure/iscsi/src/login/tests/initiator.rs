@@ -95,7 +95,7 @@ impl Rig {
                     self.negotiated = Some(*negotiated);
                     "= FULL".to_owned()
                 }
-                InitiatorStep::Refused { status, elsewhere } => {
+                InitiatorStep::Refused { status, redirect_address: elsewhere } => {
                     format!("! {status} {}", elsewhere.unwrap_or_default()).trim_end().to_owned()
                 }
                 InitiatorStep::Failed(violation) => format!("! {violation:?}"),
@@ -154,7 +154,7 @@ fn initiator_proves_itself_and_makes_the_target_prove_itself() {
     Rig::new(both_ways()).play(&transcript(&good, &format!("I OPS>FULL {OFFERS}")));
     let other_name = good.replace("array", "other");
     for broken in ["", "CHAP_N=array", "CHAP_N=array CHAP_R=0x00", &other_name] {
-        Rig::new(both_ways()).play(&transcript(broken, "! TargetNotProven"));
+        Rig::new(both_ways()).play(&transcript(broken, "! TargetNotAuthenticated"));
     }
 }
 
@@ -262,12 +262,12 @@ fn carry(
         while let Some(step) = target.poll() {
             idle = false;
             match step {
-                TargetStep::Ask(_) => target.grant(crate::login::Grant {
+                TargetStep::Authorize(_) => target.grant(crate::login::Grant {
                     auth: auth.clone(),
                     portal_group_tag: 2,
                     target_alias: Some("an alias".to_owned()),
                 }),
-                TargetStep::Proven => target.place(Ok(Tsih(3))),
+                TargetStep::Authenticated => target.assign_session(Ok(Tsih(3))),
                 TargetStep::Respond { response, text } => {
                     LoginResponse { stat_sn, ..response }.emit(SegmentLengths::data(text.len()), &mut header);
                     stat_sn = stat_sn.next();

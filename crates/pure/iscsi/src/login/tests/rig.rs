@@ -87,7 +87,7 @@ impl Rig {
         let mut lines = Vec::new();
         while let Some(step) = self.login.poll() {
             match step {
-                TargetStep::Proven => self.login.place(self.session.clone()),
+                TargetStep::Authenticated => self.login.assign_session(self.session.clone()),
                 step => lines.push(self.show(step)),
             }
         }
@@ -106,7 +106,7 @@ impl Rig {
 
     fn show(&mut self, step: TargetStep) -> String {
         match step {
-            TargetStep::Ask(question) => {
+            TargetStep::Authorize(question) => {
                 match self.grant.clone() {
                     Ok(grant) => self.login.grant(grant),
                     Err(status) => self.login.refuse(status),
@@ -134,7 +134,7 @@ impl Rig {
                 self.negotiated = Some(*negotiated);
                 "= FULL".to_owned()
             }
-            TargetStep::Proven => unreachable!("answered where it is fed"),
+            TargetStep::Authenticated => unreachable!("answered where it is fed"),
             TargetStep::Failed { status, login, .. } => {
                 self.ended = Some(status);
                 self.failed = Some(*login);

@@ -225,7 +225,7 @@ fn refusal_of_the_plane_is_told() {
 #[test]
 fn target_that_has_moved_says_where_to_and_only_to_who_is_proven() {
     let mut rig = Rig::new(chap(true, Mutual::Never, Algorithm::Md5));
-    rig.session = Err(NoSession::Elsewhere("[fd00::2]:3261".to_owned()));
+    rig.session = Err(NoSession::Redirected("[fd00::2]:3261".to_owned()));
     rig.play(&format!(
         "I SEC {NORMAL} AuthMethod=CHAP
          {ASKED}

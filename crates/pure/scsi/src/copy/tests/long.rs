@@ -17,13 +17,13 @@ fn long_cdb(list: &[u8]) -> [u8; 16] {
     cdb16(0x83, 1, 0, list.len() as u32)
 }
 
-fn status(unit: &Bed, nexus: NexusId, id: u32) -> Outcome {
+fn status(unit: &TestUnit, nexus: NexusId, id: u32) -> Outcome {
     let mut cdb = cdb16(0x84, 5, 0, 255);
     cdb[2..6].copy_from_slice(&id.to_be_bytes());
     run(unit, nexus, &cdb, &[])
 }
 
-fn abort(unit: &Bed, nexus: NexusId, id: u32) -> [u8; 16] {
+fn abort(unit: &TestUnit, nexus: NexusId, id: u32) -> [u8; 16] {
     let _ = (unit, nexus);
     let mut cdb = [0; 16];
     (cdb[0], cdb[1]) = (0x83, 0x1C);
@@ -31,7 +31,7 @@ fn abort(unit: &Bed, nexus: NexusId, id: u32) -> [u8; 16] {
     cdb
 }
 
-fn two_blocks(one: &Bed, two: &Bed) -> Vec<u8> {
+fn two_blocks(one: &TestUnit, two: &TestUnit) -> Vec<u8> {
     list(&[cscd(one, 3), cscd(two, 3)], &[segment((0, 1), 2, (0, 8))])
 }
 

@@ -49,18 +49,18 @@ fn write_list(bits: u8, offset: u64, token: &[u8], to: &[Range]) -> Vec<u8> {
 }
 
 /// Issues RECEIVE ROD TOKEN INFORMATION.
-fn received(unit: &Bed, nexus: NexusId, id: u32) -> Outcome {
+fn received(unit: &TestUnit, nexus: NexusId, id: u32) -> Outcome {
     let mut cdb = cdb16(0x84, 7, 0, 1024);
     cdb[2..6].copy_from_slice(&id.to_be_bytes());
     run(unit, nexus, &cdb, &[])
 }
 
 /// Creates a token for the ranges `of`.
-fn token(unit: &Bed, nexus: NexusId, of: &[Range]) -> Vec<u8> {
+fn token(unit: &TestUnit, nexus: NexusId, of: &[Range]) -> Vec<u8> {
     token_lasting(unit, nexus, of, 0)
 }
 
-fn token_lasting(unit: &Bed, nexus: NexusId, of: &[Range], inactivity_s: u32) -> Vec<u8> {
+fn token_lasting(unit: &TestUnit, nexus: NexusId, of: &[Range], inactivity_s: u32) -> Vec<u8> {
     let list = populate_list(0, inactivity_s, of);
     good(run(unit, nexus, &cdb(0x10, 1, &list), &list));
     let told = good(received(unit, nexus, 1));
@@ -69,23 +69,23 @@ fn token_lasting(unit: &Bed, nexus: NexusId, of: &[Range], inactivity_s: u32) ->
     told[38..].to_vec()
 }
 
-fn write(unit: &Bed, nexus: NexusId, token: &[u8], to: &[Range]) -> Outcome {
+fn write(unit: &TestUnit, nexus: NexusId, token: &[u8], to: &[Range]) -> Outcome {
     write_with(unit, nexus, 0, 0, token, to)
 }
 
-fn write_with(unit: &Bed, nexus: NexusId, bits: u8, offset: u64, token: &[u8], to: &[Range]) -> Outcome {
+fn write_with(unit: &TestUnit, nexus: NexusId, bits: u8, offset: u64, token: &[u8], to: &[Range]) -> Outcome {
     let list = write_list(bits, offset, token, to);
     run(unit, nexus, &cdb(0x11, 2, &list), &list)
 }
 
 /// Returns the status of the last WRITE USING TOKEN, and the number of blocks that it wrote.
-fn written(unit: &Bed, nexus: NexusId) -> (u8, u64) {
+fn written(unit: &TestUnit, nexus: NexusId) -> (u8, u64) {
     let told = good(received(unit, nexus, 2));
     assert_eq!((told[4], told[15]), (0x11, 0xF1), "WRITE USING TOKEN, logical blocks");
     (told[5], u64::from_be_bytes(told[16..24].try_into().expect("eight")))
 }
 
-fn number(unit: &Bed, count: u64) {
+fn number(unit: &TestUnit, count: u64) {
     let bytes = (0..count).flat_map(|block| [block as u8; BLOCK]).collect::<Vec<u8>>();
     unit.device().bytes.borrow_mut()[..bytes.len()].copy_from_slice(&bytes);
 }
@@ -126,7 +126,7 @@ fn token_that_holds_less_than_is_asked_for_writes_what_it_has() {
 #[test]
 fn token_is_cancelled_by_every_change_of_what_it_stands_for_and_by_no_other() {
     let thin = |number: u8| {
-        let street = Rc::new(Street::default());
+        let street = Rc::new(TestEnvironment::default());
         let bench = Bench { thin: Some(Thin::new(8, 32)), ..Bench::new(BLOCK as u32, BLOCKS) };
         let unit = move_in_over(&street, number, bench, &[(HOST, false), (OTHER, false)]);
         tell(&unit, &cdb10(0x2A, 0, 0, 8), &[7; 8 * BLOCK]);
@@ -231,7 +231,7 @@ fn token_opens_nothing_that_its_user_does_not_see_or_may_not_read() {
 
 #[test]
 fn token_that_is_not_used_expires_and_one_that_is_deleted_is_gone() {
-    let street = Rc::new(Street::default());
+    let street = Rc::new(TestEnvironment::default());
     let [one, two] = [1, 2].map(|number| move_in(&street, number, 512, &[(HOST, false)]));
     let brief = token_lasting(&one, HOST, &[(0, 1)], 5);
     let usual = token(&one, HOST, &[(0, 1)]);
@@ -247,7 +247,7 @@ fn token_that_is_not_used_expires_and_one_that_is_deleted_is_gone() {
 
 #[test]
 fn tokens_are_bounded_and_those_that_ended_make_room() {
-    let street = Rc::new(Street::default());
+    let street = Rc::new(TestEnvironment::default());
     let one = move_in(&street, 1, 512, &[(HOST, false)]);
     let list = populate_list(0, 0, &[(0, 1)]);
     for _ in 0..256 {
@@ -326,7 +326,7 @@ fn write_that_is_not_waited_for_says_why_it_failed_when_it_is_asked() {
 
 #[test]
 fn units_of_other_blocks_take_what_fits_theirs() {
-    let street = Rc::new(Street::default());
+    let street = Rc::new(TestEnvironment::default());
     let one = move_in(&street, 1, 512, &[(HOST, false)]);
     let two = move_in(&street, 2, 4096, &[(HOST, false)]);
     number(&one, 40);

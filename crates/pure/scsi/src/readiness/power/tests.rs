@@ -12,7 +12,7 @@ fn stopped_unit_serves_no_medium_until_it_is_started() {
     for operation in crate::operation::OPERATIONS.iter().filter(|operation| operation.needs_medium()) {
         let mut cdb = [0; 16];
         (cdb[0], cdb[1]) = (operation.code(), operation.action().unwrap_or(0));
-        if operation.is_known(unit.shape().offered()) {
+        if operation.is_known(unit.shape().optional_features()) {
             assert_eq!(refused(&unit, &cdb, &[0; BLOCK]), (2, 0x04, 2), "{}", operation.name);
         }
     }

@@ -68,7 +68,7 @@ fn registrations_are_bounded_and_kept_all_or_none() {
     assert_eq!((unit.reservations().registrations.len(), &*shelf.kept.borrow()), (REGISTRATIONS_MAX, &kept));
     assert_eq!(report(&unit, 0, 8)[4..], (REGISTRATIONS_MAX as u32 * 8).to_be_bytes());
     assert_eq!(report(&unit, 3, u16::MAX).len(), usize::from(u16::MAX));
-    let restored = LogicalUnit::new(Bench::new(512, 8), identity(), Options::default()).with_keeper(shelf);
+    let restored = LogicalUnit::new(Bench::new(512, 8), identity(), Options::default()).with_state_store(shelf);
     restored.restore(crate::PersistentState::parse(&kept).expect("it was kept"));
     assert_eq!(restored.reservations().registrations, unit.reservations().registrations);
 }
@@ -77,7 +77,7 @@ fn registrations_are_bounded_and_kept_all_or_none() {
 fn registration_without_room_where_it_is_kept_is_refused_and_changes_nothing() {
     let (unit, shelf) = shared_unit();
     done(&out_with(&unit, HOST, REGISTER, 0, &list_of(0, 1, APTPL, &[])));
-    for (why, expected) in [(NotKept::Full, (5, 0x55, 4)), (NotKept::Gone, (4, 0x44, 0))] {
+    for (why, expected) in [(StoreError::Full, (5, 0x55, 4)), (StoreError::Gone, (4, 0x44, 0))] {
         shelf.refuses.set(Some(why));
         let before = (unit.reservations(), shelf.kept.borrow().clone());
         assert_eq!(sense(&out_with(&unit, OTHER, REGISTER, 0, &list_of(0, 2, APTPL, &[]))), expected);
@@ -107,15 +107,15 @@ proptest! {
 
     #[test]
     fn any_bytes_are_restored_as_they_were_or_refused(kept in prop::collection::vec(any::<u8>(), 0..80), at in 0_usize..200, bit in 0_u8..8) {
-        prop_assert!(State::restored(&kept).is_err() || State::restored(&kept).expect("it is not refused").kept() == kept);
+        prop_assert!(State::parse(&kept).is_err() || State::parse(&kept).expect("it is not refused").emit() == kept);
         let (unit, shelf) = shared_unit();
         done(&out_with(&unit, HOST, REGISTER, 0, &list_of(0, 1, APTPL, &[])));
         done(&out(&unit, HOST, RESERVE, 5, (1, 0)));
         let mut kept = shelf.kept.borrow().clone();
         let at = at % kept.len();
         kept[at] ^= 1 << bit;
-        if let Ok(state) = State::restored(&kept) {
-            prop_assert_eq!(state.kept(), kept);
+        if let Ok(state) = State::parse(&kept) {
+            prop_assert_eq!(state.emit(), kept);
         }
     }
 }

@@ -5,9 +5,9 @@ use futures_util::FutureExt;
 use std::pin::pin;
 
 /// Returns the unit after power loss: a new one, restored from the stored state.
-pub(super) fn restarted(shelf: &Rc<Shelf>) -> LogicalUnit<Bench> {
+pub(super) fn restarted(shelf: &Rc<MemoryStore>) -> LogicalUnit<Bench> {
     let unit = LogicalUnit::new(Bench::new(BLOCK as u32, BLOCKS), identity(), Options::default());
-    let unit = unit.with_keeper(shelf.clone());
+    let unit = unit.with_state_store(shelf.clone());
     unit.restore(crate::PersistentState::parse(&shelf.kept.borrow()).expect("it was kept"));
     [HOST, OTHER, THIRD].into_iter().for_each(|nexus| log_in(&unit, nexus));
     unit
@@ -64,8 +64,8 @@ fn order_to_clear_takes_everything_tells_all_and_is_not_ended_by_a_reset() {
         done(&out_with(&unit, nexus, REGISTER, 0, &list_of(0, key, APTPL, &[])));
     }
     done(&out(&unit, HOST, RESERVE, 3, (1, 0)));
-    shelf.refuses.set(Some(NotKept::Gone));
-    assert_eq!(now(unit.clear_reservations()), Err(NotKept::Gone));
+    shelf.refuses.set(Some(StoreError::Gone));
+    assert_eq!(now(unit.clear_reservations()), Err(StoreError::Gone));
     assert_eq!(held(&unit), Some((1, 3)));
     shelf.refuses.set(None);
     shelf.waits.set(true);

@@ -93,7 +93,7 @@ fn standing(unit: &LogicalUnit<Bench>) -> String {
 fn data_of_another_length_is_judged_before_anything_is_done() {
     for (name, cdb, data, lengths) in commands() {
         let thin = Options { provisioning: Provisioning::Thin, ..Options::default() };
-        let unit = unit_with(thin).with_keeper(Rc::new(Shelf::default()));
+        let unit = unit_with(thin).with_state_store(Rc::new(MemoryStore::default()));
         let before = standing(&unit);
         let block = BLOCK.min(data.len());
         let shorter = [data.len() - 1, data.len() - block, 1];

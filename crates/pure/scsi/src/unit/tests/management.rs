@@ -92,9 +92,9 @@ fn commands_that_wait_for_their_data_are_cleared_by_others_and_not_by_their_own(
     ] {
         let unit = unit();
         set_tas(&unit, tas);
-        let [own, other] = [Arc::new(Incoming::default()), Arc::new(Incoming::default())];
-        unit.set_incoming(HOST, own.clone());
-        unit.set_incoming(OTHER, other.clone());
+        let [own, other] = [Arc::new(PendingDataCounter::default()), Arc::new(PendingDataCounter::default())];
+        unit.set_pending_data(HOST, own.clone());
+        unit.set_pending_data(OTHER, other.clone());
         let [mine, theirs] = [own.enter(), other.enter()];
         now(unit.manage(HOST, function));
         let ended = if tas { Status::TaskAborted } else { Status::Unanswered };
@@ -153,10 +153,10 @@ fn nexus_loss_aborts_its_tasks_and_is_quiet_once_they_ended() {
     let mut running = pin!(unit.execute(HOST, write(1, 0, 1)));
     assert!(running.as_mut().now_or_never().is_none());
     unit.detach(HOST);
-    assert_eq!(unit.standing_tasks().len(), 1);
+    assert_eq!(unit.task_snapshots().len(), 1);
     unit.device().permits.set(usize::MAX);
     assert_eq!(running.now_or_never().expect("permits").status, Status::Unanswered);
-    assert_eq!(unit.standing_tasks().len(), 0);
+    assert_eq!(unit.task_snapshots().len(), 0);
 }
 
 #[test]

@@ -125,7 +125,7 @@ fn bad_block_beyond_32_bits_is_named_where_the_format_has_room_for_it() {
 #[test]
 fn device_that_is_away_is_asked_again_unless_acknowledged_writes_may_be_lost_with_it() {
     let unit = unit();
-    unit.device().failure.set(Some(IoErrorKind::Away));
+    unit.device().failure.set(Some(IoErrorKind::Unreachable));
     assert_eq!(refused(&unit, &cdb10(0x2A, 0, 0, 1), &[1; BLOCK]), (2, 4, 1));
     unit.set_write_cache(true);
     assert_eq!(sense(&run(&unit, HOST, &[0; 6], &[])), (6, 0x2A, 0x01));

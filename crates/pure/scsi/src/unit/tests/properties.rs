@@ -1,6 +1,6 @@
 //! Property tests over the whole CDB space: no panic, no change of other blocks, and no leak of old memory.
 
-use crate::operation::{OPERATIONS, Offered};
+use crate::operation::{OPERATIONS, OptionalFeatures};
 use crate::rig::*;
 use crate::*;
 use block::{Buf, pool};
@@ -65,7 +65,7 @@ fn cdb() -> impl Strategy<Value = [u8; 16]> {
     let known = (0..OPERATIONS.len(), any::<u8>()).prop_map(|(at, tidy)| {
         let row = &OPERATIONS[at];
         let mut mask = [if tidy < 200 { 0 } else { 0xFF }; 16];
-        mask.iter_mut().zip(row.usage(Offered::ALL)).for_each(|(mask, usage)| *mask |= usage);
+        mask.iter_mut().zip(row.usage(OptionalFeatures::ALL)).for_each(|(mask, usage)| *mask |= usage);
         (row.code(), row.action(), mask)
     });
     let any_code = any::<u8>().prop_map(|code| (code, None, [0xFF; 16]));
@@ -129,7 +129,7 @@ proptest! {
     ) {
         let unit = thin_unit(8, 4);
         run(&unit, HOST, &bytes, &data);
-        let _: Outcome = absent::execute(Cdb::new(&bytes), &[Lun::of(0)]);
+        let _: Outcome = no_unit::execute(Cdb::new(&bytes), &[Lun::of(0)]);
         let _: Option<u16> = bytes.first_chunk().and_then(|raw| Lun(u64::from_be_bytes(*raw)).number());
     }
 

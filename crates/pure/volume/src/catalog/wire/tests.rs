@@ -1,5 +1,5 @@
 use super::*;
-use crate::catalog::{BranchRecord, DeadRange, LOCKED_FOR_EVER, Parent, SlabRun, SnapshotRecord, VOLUME_BYTES_MAX};
+use crate::catalog::{BranchRecord, DeadRange, LOCKED_PERMANENTLY, Parent, SlabRun, SnapshotRecord, VOLUME_BYTES_MAX};
 use crate::catalog::{CopyRecord, LogState, LostRecord, ScrubPhase, ScrubPosition, ScrubRecord};
 use crate::crypt::{KeyId, WrappedKey};
 use crate::label::{ENCRYPTED, FAMILIES};
@@ -111,7 +111,7 @@ fn family() -> FamilyRecord {
         size_bytes: 1 << 30,
         mapped: 77,
         created_at: 1_700_000_002,
-        locked_until: LOCKED_FOR_EVER,
+        locked_until: LOCKED_PERMANENTLY,
         set: id(9),
     };
     let branch = |number: u32| BranchRecord {
@@ -122,7 +122,7 @@ fn family() -> FamilyRecord {
         block_bytes: 512,
         thick: number == 0,
         zero_detection: number == 1,
-        dying: false,
+        deleting: false,
         partial: false,
         created_at: 1_700_000_001,
         epoch: 9,
@@ -231,7 +231,7 @@ fn catalog_keeps_reservations_of_volumes_that_are_there_alone() {
     let whole = catalog.clone();
     catalog.reservations.insert(Uuid::from_u128(5), vec![5]);
     catalog.reservations.insert(Uuid::from_u128(2000), vec![6]);
-    catalog.families[0].branches[0].dying = true;
+    catalog.families[0].branches[0].deleting = true;
     let read = Catalog::parse(&catalog.emit()).map(|catalog| catalog.reservations);
     assert_eq!(read, Ok(whole.reservations.clone()), "one is not there, and one is being deleted");
     let mut record = Vec::new();

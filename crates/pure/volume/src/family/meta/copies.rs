@@ -6,7 +6,7 @@ use super::Meta;
 use crate::family::plan::MapRepair;
 use crate::layout::BLOCK_BYTES;
 use crate::tree::Damage;
-use block::{BlockDevice, Extent, IoErrorKind, Lba, Rank, Stable, View, Written};
+use block::{BlockDevice, Extent, GenerationFn, IoErrorKind, Lba, Stable, View, Written};
 use futures_util::future::join_all;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
@@ -24,7 +24,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
         address: u64,
         blocks: u64,
         copy: usize,
-        rank: Rank<'_>,
+        rank: GenerationFn<'_>,
     ) -> Vec<Result<View, MapError>> {
         let mut found = Vec::with_capacity(blocks as usize);
         while (found.len() as u64) < blocks {
@@ -75,7 +75,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
                 Ok((whole, bytes)) => {
                     // The second copy was accepted after the first failed, so the first is rewritten.
                     if failed.is_some() {
-                        self.mend(address, 0, bytes).await;
+                        self.rewrite_copy(address, 0, bytes).await;
                     }
                     return Ok(whole);
                 }
@@ -105,14 +105,14 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
             let second = self.read_copy(address, 1, 1, &rank).await.pop().expect("one block was asked for");
             // Copies of an intact block are identical, so any difference is damage.
             if second.is_err() || second.is_ok_and(|second| second[..] != first[..]) {
-                self.mend(address, 1, first).await;
+                self.rewrite_copy(address, 1, first).await;
             }
         }
         Ok(whole)
     }
 
     /// Rewrites a damaged copy with `bytes` and, if that succeeds, reports the repair.
-    pub(super) async fn mend(&self, address: u64, copy: usize, bytes: View) {
+    pub(super) async fn rewrite_copy(&self, address: u64, copy: usize, bytes: View) {
         if self.write_copy(address, copy, bytes).await.is_ok() {
             self.report_repaired(address, 1);
         }
@@ -155,7 +155,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
     }
 
     async fn write_run(&self, group: u16, start: u64, data: View) -> Result<Written, MapError> {
-        let _writing = self.shared.begin_write(group).await.map_err(|_| MapError::CatalogLost)?;
+        let _writing = self.shared.start_write(group).await.map_err(|_| MapError::CatalogLost)?;
         let written = self.shared.gate(group).device().write(Lba(start), data).await;
         written.map_err(|error| MapError::Group { group, error })
     }

@@ -3,10 +3,10 @@
 use super::super::error::MapError;
 use super::super::head::Head;
 use super::Meta;
+use crate::bug_injection::{self, InjectedBug};
 use crate::layout::BLOCK_BYTES;
-use crate::sabotage::{self, Sabotage};
 use crate::tree::Damage;
-use block::sealed::is_blank;
+use block::frame::is_blank;
 use block::{BlockDevice, Buf, Stable, View, Written};
 
 /// Combined content of the copies of one slot.
@@ -62,7 +62,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
         for (copy, (rank, _)) in found.iter().enumerate().filter(|(_, (rank, _))| *rank != newest) {
             let Some(bytes) = best.clone() else { continue };
             match rank {
-                None => self.mend(slot, copy, bytes).await,
+                None => self.rewrite_copy(slot, copy, bytes).await,
                 // A checkpoint was interrupted between its copies, which is not a disk error and not reported.
                 Some(_) => drop(self.write_copy(slot, copy, bytes).await),
             }
@@ -75,7 +75,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
     pub(crate) async fn format(&self) -> Result<(), MapError> {
         let zeros = View::zeroed(2 * BLOCK_BYTES as usize);
         let _: Written = self.write(0, zeros).await?;
-        self.blank.set(0);
+        self.prepared.set(0);
         self.prepare_log(0).await
     }
 
@@ -94,7 +94,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
     async fn put_head(&self, head: &Head, slot: u64) -> Result<Stable, MapError> {
         let block = Buf::copy_of(&head.emit(self.identity)).freeze();
         let mut parts = vec![(slot, block.clone())];
-        if sabotage::is(Sabotage::BothHeads) {
+        if bug_injection::is_injected(InjectedBug::BothHeads) {
             parts.push((1 - slot, block));
             for (address, data) in parts {
                 let _: Written = self.write(address, data).await?;

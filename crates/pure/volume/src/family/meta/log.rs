@@ -6,9 +6,9 @@
 use super::super::error::MapError;
 use super::super::page_space::LOG_START;
 use super::Meta;
+use crate::bug_injection::{self, InjectedBug};
 use crate::layout::BLOCK_BYTES;
 use crate::maplog::{LogSlot, parse};
-use crate::sabotage::{self, Sabotage};
 use block::{BlockDevice, Stable, View};
 use std::ops::Range;
 
@@ -16,21 +16,21 @@ const BLOCK: usize = BLOCK_BYTES as usize;
 /// Number of blocks read in one request.
 const READ_MAX: u64 = 256;
 /// Number of blocks zeroed in one request.
-const BLANK_STEP: u64 = 64;
+const PREPARE_STEP: u64 = 64;
 
 /// Ring as read at opening.
 pub(crate) struct LogImage {
     /// Content of each place of the ring, from its best copy.
     pub(crate) slots: Vec<LogSlot>,
     /// Copies that differ from the best one.
-    uneven: Vec<Uneven>,
+    stale_copies: Vec<StaleCopy>,
 }
 
-struct Uneven {
+struct StaleCopy {
     place: u64,
     copy: usize,
     is_damaged: bool,
-    right: View,
+    content: View,
 }
 
 /// Content of one copy of a place.
@@ -55,7 +55,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
     ///
     /// *Errors*: none; an unreadable block counts as damaged.
     pub(crate) async fn read_log(&self) -> LogImage {
-        let mut image = LogImage { slots: Vec::with_capacity(self.log_blocks as usize), uneven: Vec::new() };
+        let mut image = LogImage { slots: Vec::with_capacity(self.log_blocks as usize), stale_copies: Vec::new() };
         let (identity, ring) = (self.identity, u64::from(self.log_blocks));
         // The whole ring is read: blocks beyond the end may prove that a block before them is lost.
         while image.slots.len() < self.log_blocks as usize {
@@ -76,7 +76,11 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
             let mut second = second.into_iter();
             for place in at..at + count {
                 let first = first.next().expect("as many were asked for");
-                image.take_in(place, self.copy_of(place, first), second.next().map(|read| self.copy_of(place, read)));
+                image.add_copies(
+                    place,
+                    self.copy_of(place, first),
+                    second.next().map(|read| self.copy_of(place, read)),
+                );
             }
         }
         image
@@ -95,31 +99,31 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
     pub(crate) async fn repair_log(&self, image: &LogImage, live: Range<u64>) {
         let ring = u64::from(self.log_blocks);
         let is_live = |place: u64| (live.start..live.end).any(|sequence| sequence % ring == place);
-        for uneven in &image.uneven {
+        for uneven in &image.stale_copies {
             let address = LOG_START + uneven.place;
-            let mended = self.write_copy(address, uneven.copy, uneven.right.clone()).await;
+            let mended = self.write_copy(address, uneven.copy, uneven.content.clone()).await;
             // A copy that a power loss interrupted is no disk fault and is not reported.
             if mended.is_ok() && uneven.is_damaged && is_live(uneven.place) {
                 self.report_repaired(address, 1);
             }
         }
-        if !image.uneven.is_empty() {
+        if !image.stale_copies.is_empty() {
             // The result does not matter: each block is intact in the other copy.
             let _ = self.flush().await;
         }
         // After the first lap every place of the ring holds a block of this log.
-        let blank = if live.end >= ring { ring } else { blank_before(live.end) };
-        self.blank.set(blank.min(ring));
+        let blank = if live.end >= ring { ring } else { prepared_end(live.end) };
+        self.prepared.set(blank.min(ring));
     }
 
     /// Zeroes the log ahead, so that the place of block `sequence` holds a log block or zeros.
     pub(crate) async fn prepare_log(&self, sequence: u64) -> Result<(), MapError> {
         let ring = u64::from(self.log_blocks);
-        let (blank, needed) = (self.blank.get(), blank_before(sequence).min(ring));
+        let (blank, needed) = (self.prepared.get(), prepared_end(sequence).min(ring));
         if blank < needed {
             let zeros = View::zeroed((needed - blank) as usize * BLOCK);
             let _: Stable = self.write_in_turn(&[(LOG_START + blank, zeros)]).await?;
-            self.blank.set(needed);
+            self.prepared.set(needed);
         }
         Ok(())
     }
@@ -128,7 +132,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
     pub(crate) async fn clear_log(&self) -> Result<(), MapError> {
         let zeros = View::zeroed(self.log_blocks as usize * BLOCK);
         let _: Stable = self.write_in_turn(&[(LOG_START, zeros)]).await?;
-        self.blank.set(u64::from(self.log_blocks));
+        self.prepared.set(u64::from(self.log_blocks));
         Ok(())
     }
 
@@ -139,7 +143,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
     pub(crate) async fn write_log(&self, sequence: u64, data: View) -> Result<(), MapError> {
         let (ring, blocks) = (u64::from(self.log_blocks), (data.len() / BLOCK) as u64);
         assert!(data.len().is_multiple_of(BLOCK) && blocks <= ring, "a commit is of whole blocks, within the ring");
-        assert!(self.blank.get() >= (sequence + blocks).min(ring), "blocks of the log go to places that are known");
+        assert!(self.prepared.get() >= (sequence + blocks).min(ring), "blocks of the log go to places that are known");
         let at = sequence % ring;
         let here = ((ring - at) as usize * BLOCK).min(data.len());
         // A commit that reaches the end of the ring continues at its start.
@@ -147,7 +151,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
         if here < data.len() {
             parts.push((LOG_START, data.slice(here..)));
         }
-        if sabotage::is(Sabotage::SkipLogFlush) {
+        if bug_injection::is_injected(InjectedBug::SkipLogFlush) {
             for (address, data) in parts {
                 let _: block::Written = self.write(address, data).await?;
             }
@@ -158,12 +162,12 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
 }
 
 /// Number of places that are zeroed or written before the log continues with `sequence`.
-fn blank_before(sequence: u64) -> u64 {
-    (sequence + 1).next_multiple_of(BLANK_STEP)
+fn prepared_end(sequence: u64) -> u64 {
+    (sequence + 1).next_multiple_of(PREPARE_STEP)
 }
 
 impl LogImage {
-    fn take_in(&mut self, place: u64, first: Copy, second: Option<Copy>) {
+    fn add_copies(&mut self, place: u64, first: Copy, second: Option<Copy>) {
         let Some(second) = second else { return self.slots.push(first.slot) };
         let (one, other) = (first.rank(), second.rank());
         // With equal ranks the first copy is used and no repair is due.
@@ -171,7 +175,12 @@ impl LogImage {
         let (best, behind) = if is_second { (second, first) } else { (first, second) };
         if one != other {
             let is_damaged = behind.rank().is_none();
-            self.uneven.push(Uneven { place, copy: usize::from(!is_second), is_damaged, right: best.content });
+            self.stale_copies.push(StaleCopy {
+                place,
+                copy: usize::from(!is_second),
+                is_damaged,
+                content: best.content,
+            });
         }
         self.slots.push(best.slot);
     }

@@ -1,8 +1,8 @@
 //! Addition of disks to a pool, with a new group or as one more member of a group, and their removal.
 
-use super::super::create::{admit_disk, admit_size, label_of, made_by_us};
+use super::super::create::{admit_disk, admit_size, label_of, sanitize_created_by};
 use super::super::groups::admit_group;
-use super::super::{GroupPlan, Labelling, NewDisk};
+use super::super::{GroupPlan, LabelParams, NewDisk};
 use super::Members;
 use crate::catalog::{Catalog, GroupRecord, GroupRole, MemberRecord, MemberState};
 use crate::error::PoolError;
@@ -37,12 +37,12 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
         group: u16,
         disk: NewDisk<D>,
         state: MemberState,
-        labelling: Labelling,
+        labelling: LabelParams,
     ) -> Result<u16, PoolError> {
         let _held = self.begin_membership_change()?;
         let (id, record) = (disk.id, MemberRecord { disk: disk.id, state, since: SINCE_NEXT });
         // Everything that can be refused is checked before the disk is written.
-        let place = self.store.look(|catalog| admit_place(catalog, group, record))?;
+        let place = self.store.with_catalog(|catalog| admit_place(catalog, group, record))?;
         self.admit_room(group, &disk)?;
         if !labelling.force && !self.is_former_member(&disk.device).await {
             admit_disk(&disk).await?;
@@ -65,14 +65,14 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
             self.store.end_joining(id);
             self.store.committed(change).await?;
             // The commit that names the disk may have failed on it; the place is then removed again.
-            match self.store.look(|catalog| catalog.member(id).map(|member| member.state.takes_part())) {
+            match self.store.with_catalog(|catalog| catalog.member(id).map(|member| member.state.takes_part())) {
                 Some(true) => Ok(place),
                 _ => self.drop_place(id).await.and(Err(PoolError::NotReached(id))),
             }
         };
         let joined = joined.await;
         if joined.as_ref().is_err_and(|error| *error != PoolError::CatalogLost) {
-            self.let_go(&[id]).await;
+            self.detach_and_wipe(&[id]).await;
         }
         joined
     }
@@ -86,7 +86,7 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
     /// `MemberState`, `Regrouping`, `DiskKnown`, `DiskTooSmall`, `ReplacementTooSmall`, `DiskOfPool`, `DiskForeign`,
     /// `DiskFails`, `NotReached` with `old` still in place; `MemberState` of `disk` when it missed the commit that names
     /// it; `CatalogLost`.
-    pub async fn exchange(&self, old: Uuid, disk: NewDisk<D>, labelling: Labelling) -> Result<(), PoolError> {
+    pub async fn exchange(&self, old: Uuid, disk: NewDisk<D>, labelling: LabelParams) -> Result<(), PoolError> {
         let _held = self.begin_membership_change()?;
         let id = disk.id;
         self.admit_exchange(old, &disk, labelling.force).await?;
@@ -100,7 +100,7 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
             let _exchanging = Exchanging(self.store);
             let ((), change) = self.store.change(|_| Ok(()))?;
             self.store.committed(change).await?;
-            self.store.look(|catalog| match (catalog.member(id), catalog.member(old)) {
+            self.store.with_catalog(|catalog| match (catalog.member(id), catalog.member(old)) {
                 (Some(_), _) => Ok(()),
                 (None, Some(old)) if old.state == MemberState::InService => Err(PoolError::NotReached(id)),
                 (None, Some(old)) => {
@@ -117,7 +117,7 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
             }
             Err(error) => {
                 if error != PoolError::CatalogLost {
-                    self.let_go(&[id]).await;
+                    self.detach_and_wipe(&[id]).await;
                 }
                 Err(error)
             }
@@ -128,7 +128,7 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
     ///
     /// *Errors*: as of [`Members::exchange`].
     pub async fn admit_exchange(&self, old: Uuid, disk: &NewDisk<D>, force: bool) -> Result<(), PoolError> {
-        let group = self.store.look(|catalog| {
+        let group = self.store.with_catalog(|catalog| {
             let member = catalog.member(old).ok_or(PoolError::MemberUnknown(old))?;
             if member.state != MemberState::InService {
                 return Err(PoolError::MemberState { disk: old, is: member.state.word(), asked: "copied" });
@@ -150,10 +150,10 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
     ///
     /// *Shape*: the array has never used it. *Durability*: when it returns. *Errors*: `MemberUnknown` when
     /// `disk` is not the last of its group; `CatalogLost`.
-    pub async fn take_back(&self, disk: Uuid) -> Result<(), PoolError> {
+    pub async fn remove_last(&self, disk: Uuid) -> Result<(), PoolError> {
         let _held = self.begin_membership_change()?;
         self.drop_place(disk).await?;
-        self.let_go(&[disk]).await;
+        self.detach_and_wipe(&[disk]).await;
         Ok(())
     }
 
@@ -168,13 +168,13 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
     }
 
     /// Adds the group to the catalog, without slabs, with all of its disks participating.
-    pub(in super::super) async fn join(
+    pub(in super::super) async fn add_group_disks(
         &self,
         plan: GroupPlan<D>,
         record: GroupRecord,
-        labelling: Labelling,
+        labelling: LabelParams,
     ) -> Result<u16, PoolError> {
-        let place = self.store.look(|catalog| {
+        let place = self.store.with_catalog(|catalog| {
             let place = u16::try_from(catalog.groups.len()).expect("bounded by GROUPS_MAX");
             admit_group(catalog, place, &record).map(|()| place)
         })?;
@@ -205,16 +205,16 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
             ids.iter().for_each(|&id| self.store.end_joining(id));
             self.store.committed(change).await?;
             let takes_part = |id| move |catalog: &Catalog| catalog.member(id).is_some_and(|one| one.state.takes_part());
-            match ids.iter().find(|&&id| !self.store.look(takes_part(id))) {
+            match ids.iter().find(|&&id| !self.store.with_catalog(takes_part(id))) {
                 None => Ok(()),
-                Some(&lost) => self.take_back_group(place).await.and(Err(PoolError::NotReached(lost))),
+                Some(&lost) => self.remove_added_group(place).await.and(Err(PoolError::NotReached(lost))),
             }
         };
         match joined.await {
             Ok(()) => Ok(place),
             Err(error) => {
                 if error != PoolError::CatalogLost {
-                    self.let_go(&ids).await;
+                    self.detach_and_wipe(&ids).await;
                 }
                 Err(error)
             }
@@ -222,14 +222,14 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
     }
 
     /// Writes labels of the pool to all disks.
-    async fn label_all(&self, disks: &[(Uuid, Rc<D>)], labelling: &Labelling) -> Result<(), PoolError> {
+    async fn label_all(&self, disks: &[(Uuid, Rc<D>)], labelling: &LabelParams) -> Result<(), PoolError> {
         let generation = self.store.generation();
-        let created_by = made_by_us(&labelling.created_by);
+        let created_by = sanitize_created_by(&labelling.created_by);
         let one = async |id: Uuid, disk: Rc<D>| -> Result<(), IoError> {
             let _ = prepare(&*disk).await?;
             let blocks = disk.geometry().blocks;
             let label = |catalog: &Catalog| label_of(catalog, id, generation, blocks, labelling.now, &created_by);
-            let label = self.store.look(label);
+            let label = self.store.with_catalog(label);
             write_label(&*disk, &label).await
         };
         let outcomes = join_all(disks.iter().map(|(id, disk)| one(*id, disk.clone()))).await;
@@ -240,13 +240,13 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
     }
 
     /// Removes the group that was just added and has no slabs.
-    async fn take_back_group(&self, place: u16) -> Result<(), PoolError> {
+    async fn remove_added_group(&self, place: u16) -> Result<(), PoolError> {
         let (_, change) = self.store.change(|catalog| Ok(catalog.groups[usize::from(place)].remove()))?;
         self.store.committed(change).await
     }
 
     /// Detaches the disks from the pool and wipes them as far as possible.
-    pub(in super::super) async fn let_go(&self, ids: &[Uuid]) {
+    pub(in super::super) async fn detach_and_wipe(&self, ids: &[Uuid]) {
         let disks = self.store.disks();
         let those: Vec<Rc<D>> = disks.into_iter().filter(|(id, _)| ids.contains(id)).map(|(_, disk)| disk).collect();
         // Detached first, so that no commit writes to a disk that is being wiped.
@@ -258,16 +258,17 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
     pub(super) async fn is_former_member(&self, device: &D) -> bool {
         let probed = probe(device).await;
         let Contents::Member(member) = &probed.contents else { return false };
-        let counted = |disk| self.store.look(|catalog| catalog.member(disk).map(|member| member.state.takes_part()));
+        let counted =
+            |disk| self.store.with_catalog(|catalog| catalog.member(disk).map(|member| member.state.takes_part()));
         // Outdated content of this pool only; foreign data needs force.
-        member.label.pool == self.store.look(|catalog| catalog.pool)
+        member.label.pool == self.store.with_catalog(|catalog| catalog.pool)
             && member.overwritten.is_none()
             && counted(member.label.disk) != Some(true)
     }
 
     /// Admits a disk with as much data space as each member of the group contributes.
     fn admit_room(&self, group: u16, disk: &NewDisk<D>) -> Result<(), PoolError> {
-        let needed = self.store.look(|catalog| catalog.groups[usize::from(group)].member_blocks);
+        let needed = self.store.with_catalog(|catalog| catalog.groups[usize::from(group)].member_blocks);
         let blocks = disk.device.geometry().blocks;
         let bytes = |blocks: Blocks| blocks.bytes(BLOCK_BYTES);
         match data_area(blocks) {

@@ -1,6 +1,6 @@
 //! Scrub of the members' metadata: verifies labels and catalogs of all members and rewrites damaged copies.
 
-use super::super::create::{label_of, made_by_us};
+use super::super::create::{label_of, sanitize_created_by};
 use super::Members;
 use crate::error::PoolError;
 use crate::layout::SLOT_STARTS;
@@ -13,18 +13,18 @@ use uuid::Uuid;
 
 /// Metadata of a member with damaged copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Decayed {
+pub struct DamagedMetadata {
     /// True for its label.
     pub label: bool,
     /// True for the newest catalog.
     pub catalog: bool,
 }
 
-impl Decayed {
+impl DamagedMetadata {
     const ALL: Self = Self { label: true, catalog: true };
 }
 
-impl fmt::Display for Decayed {
+impl fmt::Display for DamagedMetadata {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match (self.label, self.catalog) {
             (true, false) => "the label",
@@ -41,17 +41,18 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
     /// Nothing else reads these while the pool is open, so damage would stay unnoticed until the next opening
     /// has to do without the disk. *Durability*: when it returns. *Errors*: `CatalogLost`. A disk that cannot
     /// be written fails with the next commit.
-    pub async fn scrub(&self, now: u64, created_by: &str) -> Result<Vec<(Uuid, Decayed)>, PoolError> {
+    pub async fn scrub(&self, now: u64, created_by: &str) -> Result<Vec<(Uuid, DamagedMetadata)>, PoolError> {
         let store = self.store;
         store.committed(store.latest()).await?;
         // No commit is in flight now, so every member should have this one.
         let generation = store.generation();
         let mut wrong = Vec::new();
         for (id, disk) in store.disks() {
-            let takes_part = store.look(|catalog| catalog.member(id).is_some_and(|member| member.state.takes_part()));
+            let takes_part =
+                store.with_catalog(|catalog| catalog.member(id).is_some_and(|member| member.state.takes_part()));
             if takes_part {
                 let found = self.scrub_one((id, &disk), generation, now, created_by).await;
-                wrong.extend(found.unwrap_or(Some(Decayed::ALL)).map(|decayed| (id, decayed)));
+                wrong.extend(found.unwrap_or(Some(DamagedMetadata::ALL)).map(|decayed| (id, decayed)));
             }
         }
         if !wrong.is_empty() {
@@ -68,7 +69,8 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
     /// did not reserve space.
     pub async fn reserve_metadata(&self) -> Vec<(Uuid, IoError)> {
         let store = self.store;
-        let takes_part = |id| store.look(|catalog| catalog.member(id).is_some_and(|member| member.state.takes_part()));
+        let takes_part =
+            |id| store.with_catalog(|catalog| catalog.member(id).is_some_and(|member| member.state.takes_part()));
         let disks = store.disks().into_iter().filter(|(id, _)| takes_part(*id));
         let reserved = join_all(disks.map(async |(id, disk)| Some((id, reserve(&*disk).await.err()?)))).await;
         reserved.into_iter().flatten().collect()
@@ -80,9 +82,9 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
         generation: u64,
         now: u64,
         created_by: &str,
-    ) -> Result<Option<Decayed>, IoError> {
+    ) -> Result<Option<DamagedMetadata>, IoError> {
         let store = self.store;
-        let pool = store.look(|catalog| catalog.pool);
+        let pool = store.with_catalog(|catalog| catalog.pool);
         match probe(&**disk).await.contents {
             // Foreign content is left alone: another program may own the disk now.
             Contents::Foreign(_) | Contents::Newer { .. } => Ok(None),
@@ -92,14 +94,15 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
             Contents::Member(member) if (member.label.pool, member.label.disk) == (pool, id) => {
                 restore_label(&**disk, &member.label, member.copies).await?;
                 let newest = member.catalogs.iter().filter(|found| found.generation >= generation).count();
-                let decayed = Decayed { label: member.copies.contains(&false), catalog: newest < SLOT_STARTS.len() };
+                let decayed =
+                    DamagedMetadata { label: member.copies.contains(&false), catalog: newest < SLOT_STARTS.len() };
                 Ok((decayed.label || decayed.catalog).then_some(decayed))
             }
             _ => {
-                let (blocks, created_by) = (disk.geometry().blocks, made_by_us(created_by));
-                let label = store.look(|catalog| label_of(catalog, id, generation, blocks, now, &created_by));
+                let (blocks, created_by) = (disk.geometry().blocks, sanitize_created_by(created_by));
+                let label = store.with_catalog(|catalog| label_of(catalog, id, generation, blocks, now, &created_by));
                 write_label(&**disk, &label).await?;
-                Ok(Some(Decayed::ALL))
+                Ok(Some(DamagedMetadata::ALL))
             }
         }
     }

@@ -298,7 +298,7 @@ fn judge(opened: &Opened, old: &ExpectedState, new: &ExpectedState) -> Result<Ex
     let mut volumes = BTreeMap::new();
     let mut snapshots = BTreeMap::new();
     let number = |id: crate::Uuid, from: u128| u64::try_from(id.as_u128() - from).unwrap();
-    for volume in status.families.iter().flat_map(|family| &family.volumes).filter(|volume| !volume.is_dying) {
+    for volume in status.families.iter().flat_map(|family| &family.volumes).filter(|volume| !volume.is_deleting) {
         let device = block_on(opened.pool.open_thin_volume(volume.id)).map_err(|error| error.to_string())?;
         volumes.insert(number(volume.id, 1000), (volume.size_bytes / 4096, device));
         for snapshot in &volume.snapshots {

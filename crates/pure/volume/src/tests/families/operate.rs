@@ -3,7 +3,7 @@
 use super::rig::*;
 use crate::tests::disk::{GARBAGE, block_on};
 use crate::tests::world::{TestPool, volume_id};
-use crate::{Copied, CopyRecord, Lock, MappedRun, PoolError, Provisioning, SnapshotPlan, SpaceEvent, ThinPlan};
+use crate::{CopyProgress, CopyRecord, Lock, MappedRun, PoolError, Provisioning, SnapshotPlan, SpaceEvent, ThinPlan};
 use block::{BlockDevice, Blocks, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
 use shard::yield_now;
 use std::cell::Cell;
@@ -148,9 +148,9 @@ fn snapshots_that_are_deleted_give_back_what_nobody_else_sees() {
     let frees: Vec<_> = pool.status().families[0].volumes[0].snapshots.iter().map(|one| one.frees_bytes_min).collect();
     assert_eq!(frees, [Some(4 << 16), Some(2 << 16), Some(0)]);
     block_on(pool.delete_snapshot(snapshot_id(2), 0)).unwrap();
-    assert_eq!(pool.cleanings().len(), 1);
+    assert_eq!(pool.gc_progress().len(), 1);
     assert_eq!(run_maintenance(pool).0, 2, "granules 2 and 3 of the second snapshot");
-    assert!(pool.cleanings().is_empty());
+    assert!(pool.gc_progress().is_empty());
     assert_eq!((contents(&open_snapshot(pool, 1)), contents(&open_snapshot(pool, 3))), (first.clone(), third.clone()));
     assert_sound(pool);
     block_on(pool.delete_snapshot(snapshot_id(1), 0)).unwrap();
@@ -205,7 +205,7 @@ fn clone_shares_what_it_does_not_change_and_keeps_its_origin() {
     assert_sound(pool);
     block_on(pool.delete_volume(volume_id(3))).unwrap();
     assert_eq!(write(&deep, 0, 1, 9).unwrap_err().kind, IoErrorKind::Gone);
-    assert_eq!(block_on(pool.delete_snapshot(snapshot_id(2), 0)), Err(PoolError::CloneGoing("s2".into())));
+    assert_eq!(block_on(pool.delete_snapshot(snapshot_id(2), 0)), Err(PoolError::CloneDeleting("s2".into())));
     run_maintenance(pool);
     block_on(pool.delete_snapshot(snapshot_id(2), 0)).unwrap();
     block_on(pool.delete_volume(volume_id(2))).unwrap();
@@ -269,7 +269,7 @@ fn locked_snapshot_is_not_deleted_before_its_time() {
     assert!(block_on(pool.delete_snapshot(snapshot_id(1), 1500)).is_err());
     block_on(pool.delete_snapshot(snapshot_id(1), 2000)).unwrap();
     snapshot(pool, 2, 1).unwrap();
-    block_on(pool.lock_snapshot(snapshot_id(2), Lock::ForEver)).unwrap();
+    block_on(pool.lock_snapshot(snapshot_id(2), Lock::Permanent)).unwrap();
     assert!(block_on(pool.delete_snapshot(snapshot_id(2), u64::MAX - 1)).is_err());
 }
 
@@ -454,8 +454,8 @@ fn copy_shows_what_the_snapshot_shows_in_another_pool_and_keeps_its_holes() {
     let target = create(&other.pool, 7, 1000);
     let source = open_snapshot(&opened.pool, 1);
     let mut heard = Vec::new();
-    let progress = async |copied: Copied| {
-        heard.push(copied.looked_at_bytes);
+    let progress = async |copied: CopyProgress| {
+        heard.push(copied.scanned_bytes);
         true
     };
     let copied = block_on(source.copy_to(&*target, Blocks(0), progress));
@@ -518,11 +518,12 @@ fn copy_has_a_few_pieces_under_way_and_ends_with_the_one_that_was_told_last_when
         Busy { device: create(&other.pool, number, 4000), writes: Cell::new(0), most: Cell::new(0), yields }
     };
     let target = busy(7);
-    assert_eq!(block_on(volume.copy_to(&target, Blocks(0), async |_| true)).unwrap().looked_at_bytes, 4000 * 4096);
+    assert_eq!(block_on(volume.copy_to(&target, Blocks(0), async |_| true)).unwrap().scanned_bytes, 4000 * 4096);
     assert!((2..=8).contains(&target.most.get()), "{} at once", target.most.get());
     assert_eq!(contents(&target.device), contents(&volume));
     let stopped = busy(8);
-    let copied = block_on(volume.copy_to(&stopped, Blocks(0), async |copied: Copied| copied.bytes < 3 << 20)).unwrap();
+    let copied =
+        block_on(volume.copy_to(&stopped, Blocks(0), async |copied: CopyProgress| copied.bytes < 3 << 20)).unwrap();
     assert_eq!(copied.bytes, 3 << 20);
     let found = contents(&stopped.device);
     assert!((0..3 << 8).all(|block| found.get(&block) == Some(&1)), "what was told is there");
@@ -536,7 +537,7 @@ fn pieces_of_a_copy_end_while_whoever_hears_of_it_takes_his_time() {
     let (_, other) = mirror();
     let yields = |_, start: Lba| start.0 as usize / 40;
     let target = Busy { device: create(&other.pool, 7, 4000), writes: Cell::new(0), most: Cell::new(0), yields };
-    let progress = async |_: Copied| {
+    let progress = async |_: CopyProgress| {
         for _ in 0..500 {
             yield_now().await;
         }
@@ -555,7 +556,7 @@ fn copy_continues_at_the_block_that_is_next() {
     write(&volume, 704, 96, 2).unwrap();
     let target = create(&opened.pool, 2, 1000);
     let copied = block_on(volume.copy_to(&*target, Blocks(448), async |_| true)).unwrap();
-    assert_eq!((copied.bytes, copied.looked_at_bytes), (160 * 4096, 1000 * 4096));
+    assert_eq!((copied.bytes, copied.scanned_bytes), (160 * 4096, 1000 * 4096));
     assert_eq!(contents(&target), blocks(&[(448, 64, 1), (704, 96, 2)]));
     assert_eq!(block_on(volume.copy_to(&*target, Blocks(1000), async |_| true)).unwrap().bytes, 0);
     let beyond = block_on(volume.copy_to(&*target, Blocks(1001), async |_| true));
@@ -600,8 +601,8 @@ fn repair_frees_what_leaked_and_counts_again() {
     family.spoil();
     let found = block_on(opened.pool.check()).unwrap().findings;
     let kinds: std::collections::BTreeSet<_> = found.iter().map(|finding| finding.kind).collect();
-    use crate::FindingKind::{Count, Leak, Unguarded};
-    assert_eq!(kinds.into_iter().collect::<Vec<_>>(), [Leak, Unguarded, Count], "{found:?}");
+    use crate::FindingKind::{Count, Leak, UsedMarkedFree};
+    assert_eq!(kinds.into_iter().collect::<Vec<_>>(), [Leak, UsedMarkedFree, Count], "{found:?}");
     assert_eq!(block_on(opened.pool.repair(false)).unwrap().findings, found);
     assert_sound(&opened.pool);
     let (_, again) = reopen(&world);

@@ -121,7 +121,7 @@ fn thresholds_are_told_of_only_where_a_volume_takes_space_later() {
     let free = pool.status().free_bytes;
     let plan = ThinPlan { provisioning: Provisioning::Thick, ..thin_plan(1, free / 10 * 8 / 4096) };
     block_on(pool.create_thin_volume(plan)).unwrap();
-    assert!(!pool.space().is_taken_later);
+    assert!(!pool.space().allocates_on_write);
     assert_eq!(heard.take(), []);
     // A thin volume beside it may run out of space; once it is deleted, none can.
     block_on(pool.create_thin_volume(thin_plan(2, 16))).unwrap();

@@ -1,7 +1,7 @@
 //! Faults of data that is read: Data-In, residuals, digests, recovery.
 
 use super::apart;
-use crate::fault::{Deed, Fault, ProxyState, answer, only, request};
+use crate::fault::{Fault, PduAction, ProxyState, answer, only, request};
 use crate::pdu::{
     COUNT, DATA_IN, DATA_SN, FINAL, NOP_OUT, OFFSET, OVERFLOW, Pdu, REJECT, RESPONSE, TASK_RESPONSE, TRANSFER_TAG,
     UNDERFLOW,
@@ -11,13 +11,13 @@ const READ_10: u8 = 0x28;
 const INQUIRY: u8 = 0x12;
 
 /// Changes the Data-In PDUs of a READ (10).
-fn data_in(pdu: &mut Pdu, seen: &ProxyState, change: impl FnOnce(&mut Pdu)) -> Deed {
+fn data_in(pdu: &mut Pdu, seen: &ProxyState, change: impl FnOnce(&mut Pdu)) -> PduAction {
     let is_data = pdu.opcode() == DATA_IN && seen.is_of(pdu, READ_10);
     only(is_data, || change(pdu))
 }
 
 /// Changes the end of an INQUIRY.
-fn inquiry_end(pdu: &mut Pdu, seen: &ProxyState, change: impl FnOnce(&mut Pdu)) -> Deed {
+fn inquiry_end(pdu: &mut Pdu, seen: &ProxyState, change: impl FnOnce(&mut Pdu)) -> PduAction {
     let is_end = pdu.ends() && seen.is_of(pdu, INQUIRY);
     only(is_end, || change(pdu))
 }
@@ -40,11 +40,11 @@ pub(super) const FAULTS: &[Fault] = &[
     }),
     answer("Data-In that is lost", "data.in-order", "DataSN 2 came where 1", |pdu, seen| {
         let is_lost = pdu.opcode() == DATA_IN && seen.is_of(pdu, READ_10) && pdu.word(DATA_SN) == 1;
-        if is_lost { Deed::Drop } else { Deed::Pass }
+        if is_lost { PduAction::Drop } else { PduAction::Pass }
     }),
     answer("Data-In that comes twice", "data.in-order", "DataSN 1 came where 2", |pdu, seen| {
         let is_doubled = pdu.opcode() == DATA_IN && seen.is_of(pdu, READ_10) && pdu.word(DATA_SN) == 1;
-        if is_doubled { Deed::Instead(vec![pdu.clone(), pdu.clone()]) } else { Deed::Pass }
+        if is_doubled { PduAction::Instead(vec![pdu.clone(), pdu.clone()]) } else { PduAction::Pass }
     }),
     answer("Data-In with a wrong Buffer Offset", "data.in-order", "offset", |pdu, seen| {
         data_in(pdu, seen, |pdu| {
@@ -82,10 +82,10 @@ pub(super) const FAULTS: &[Fault] = &[
         data_in(pdu, seen, |pdu| pdu.header[1] |= 0x20)
     }),
     answer("ExpDataSN of a read is one too high", "data.in-order", "ExpDataSN is", |pdu, seen| {
-        if seen.is_of(pdu, READ_10) { apart(pdu, 1) } else { Deed::Pass }
+        if seen.is_of(pdu, READ_10) { apart(pdu, 1) } else { PduAction::Pass }
     }),
     answer("ExpDataSN of a read is one too low", "data.in-order", "ExpDataSN is", |pdu, seen| {
-        if seen.is_of(pdu, READ_10) { apart(pdu, u32::MAX) } else { Deed::Pass }
+        if seen.is_of(pdu, READ_10) { apart(pdu, u32::MAX) } else { PduAction::Pass }
     }),
     answer("a burst without an end", "data.bursts", "MaxBurstLength is", |pdu, seen| {
         data_in(pdu, seen, |pdu| {
@@ -177,6 +177,6 @@ pub(super) const FAULTS: &[Fault] = &[
     }),
 ];
 
-fn no_reject(pdu: &mut Pdu, _: &mut ProxyState) -> Deed {
-    if pdu.opcode() == REJECT { Deed::Drop } else { Deed::Pass }
+fn no_reject(pdu: &mut Pdu, _: &mut ProxyState) -> PduAction {
+    if pdu.opcode() == REJECT { PduAction::Drop } else { PduAction::Pass }
 }

@@ -1,6 +1,6 @@
 //! Faults of logins: headers, statuses and keys.
 
-use crate::fault::{Deed, Fault, Pings, Says, answer, only, open, request};
+use crate::fault::{Fault, PduAction, Pings, Says, answer, only, open, request};
 use crate::pdu::{COMMAND, LOGIN_REQUEST, LOGIN_RESPONSE, Pdu, TAG};
 
 /// True for a Login Response that lets the login continue.
@@ -9,18 +9,18 @@ fn is_success(pdu: &Pdu) -> bool {
 }
 
 /// Replaces text in a Login Response.
-fn said(pdu: &mut Pdu, from: &str, to: &str) -> Deed {
+fn said(pdu: &mut Pdu, from: &str, to: &str) -> PduAction {
     let is_said = pdu.opcode() == LOGIN_RESPONSE;
     only(is_said, || pdu.replace(from, to))
 }
 
-fn asked(pdu: &mut Pdu, from: &str, to: &str) -> Deed {
+fn asked(pdu: &mut Pdu, from: &str, to: &str) -> PduAction {
     let is_asked = pdu.opcode() == LOGIN_REQUEST;
     only(is_asked, || pdu.replace(from, to))
 }
 
 /// Replaces the status of a refused login.
-fn refused_with(pdu: &mut Pdu, [class, detail]: [u8; 2]) -> Deed {
+fn refused_with(pdu: &mut Pdu, [class, detail]: [u8; 2]) -> PduAction {
     let is_refused = pdu.opcode() == LOGIN_RESPONSE && pdu.header[36] != 0;
     only(is_refused, || (pdu.header[36], pdu.header[37]) = (class, detail))
 }
@@ -97,14 +97,14 @@ pub(super) const FAULTS: &[Fault] = &[
         only(is_empty, || pdu.data = b"MaxBurstLength=65536\0".to_vec())
     }),
     answer("no command is answered", "login.plain", "it said nothing", |pdu, _| {
-        if pdu.ends() { Deed::Drop } else { Deed::Pass }
+        if pdu.ends() { PduAction::Drop } else { PduAction::Pass }
     }),
     answer("pings instead of answers", "login.plain", "it said nothing", |pdu, _| {
-        if pdu.ends() { Deed::Drop } else { Deed::Pass }
+        if pdu.ends() { PduAction::Drop } else { PduAction::Pass }
     })
     .saying(Says::Pings(Pings::Unanswerable)),
     answer("a command is answered twice", "login.plain", "was due, and it said", |pdu, _| {
-        if pdu.ends() { Deed::Twice } else { Deed::Pass }
+        if pdu.ends() { PduAction::Twice } else { PduAction::Pass }
     }),
     answer("a second connection is refused", "connections.join", "it refuses the connection", |pdu, seen| {
         let joins = is_success(pdu) && seen.pdus.contains(&(0, 0));

@@ -1,24 +1,24 @@
 //! Faults of sequence numbers: StatSN, command window, and order of commands.
 
 use super::is_later;
-use crate::fault::{Deed, Fault, ProxyState, answer, only, request};
+use crate::fault::{Fault, PduAction, ProxyState, answer, only, request};
 use crate::pdu::{
     CMD_SN, COMMAND, DATA_SN, EXP_CMD_SN, MAX_CMD_SN, NOP_IN, Pdu, RESPONSE, STAT_SN, TAG, TASK_RESPONSE,
 };
 
 /// Executes commands in order of arrival, regardless of CmdSN.
-fn in_order_of_arrival(pdu: &mut Pdu, seen: &mut ProxyState) -> Deed {
+fn in_order_of_arrival(pdu: &mut Pdu, seen: &mut ProxyState) -> PduAction {
     if pdu.opcode() != COMMAND {
-        return Deed::Pass;
+        return PduAction::Pass;
     }
     // The first command of a session keeps its number.
     let next = seen.kept.as_ref().map_or(pdu.word(CMD_SN), |last| last.word(CMD_SN).wrapping_add(1));
     pdu.put(CMD_SN, next);
     seen.kept = Some(pdu.clone());
-    Deed::Pass
+    PduAction::Pass
 }
 
-fn response(pdu: &mut Pdu, change: impl FnOnce(&mut Pdu)) -> Deed {
+fn response(pdu: &mut Pdu, change: impl FnOnce(&mut Pdu)) -> PduAction {
     let is_response = pdu.opcode() == RESPONSE;
     only(is_response, || change(pdu))
 }

@@ -1,12 +1,12 @@
 //! Faults of requests other than commands: pings, texts, Reject, logouts.
 
-use crate::fault::{Deed, Fault, ProxyState, answer, only, request};
+use crate::fault::{Fault, PduAction, ProxyState, answer, only, request};
 use crate::pdu::{
     ASYNC, EXP_CMD_SN, FINAL, LOGOUT_RESPONSE, MAX_CMD_SN, NOP_IN, NOP_OUT, Pdu, REJECT, RESPONSE, STAT_SN, TAG,
     TASK_RESPONSE, TEXT_RESPONSE, TRANSFER_TAG,
 };
 
-fn of(opcode: u8, pdu: &mut Pdu, change: impl FnOnce(&mut Pdu)) -> Deed {
+fn of(opcode: u8, pdu: &mut Pdu, change: impl FnOnce(&mut Pdu)) -> PduAction {
     let is_it = pdu.opcode() == opcode;
     only(is_it, || change(pdu))
 }
@@ -19,10 +19,10 @@ pub(super) const FAULTS: &[Fault] = &[
         of(NOP_IN, pdu, |pdu| pdu.data.clear())
     }),
     answer("a ping is answered twice", "requests.ping", "a ping was due", |pdu, _| {
-        if pdu.opcode() == NOP_IN { Deed::Twice } else { Deed::Pass }
+        if pdu.opcode() == NOP_IN { PduAction::Twice } else { PduAction::Pass }
     }),
     answer("no ping is answered", "requests.ping", "it said nothing", |pdu, _| {
-        if pdu.opcode() == NOP_IN { Deed::Drop } else { Deed::Pass }
+        if pdu.opcode() == NOP_IN { PduAction::Drop } else { PduAction::Pass }
     }),
     request("a NOP-Out without a tag is answered", "requests.ping-unanswered", "nobody asked", |pdu, _| {
         let has_no_tag = pdu.opcode() == NOP_OUT && pdu.tag() == u32::MAX;
@@ -53,7 +53,7 @@ pub(super) const FAULTS: &[Fault] = &[
         |pdu, _| of(TASK_RESPONSE, pdu, |pdu| pdu.add(TAG, 1)),
     ),
     answer("task management is not answered", "requests.abort-absent", "it said nothing", |pdu, _| {
-        if pdu.opcode() == TASK_RESPONSE { Deed::Drop } else { Deed::Pass }
+        if pdu.opcode() == TASK_RESPONSE { PduAction::Drop } else { PduAction::Pass }
     }),
     answer("an unknown function is complete", "requests.unknown-function", "it has done it", |pdu, _| {
         if pdu.opcode() != REJECT {
@@ -66,7 +66,7 @@ pub(super) const FAULTS: &[Fault] = &[
         response.header[TAG..TAG + 4].copy_from_slice(&pdu.data[TAG..TAG + 4]);
         response.data.clear();
         *pdu = response;
-        Deed::Pass
+        PduAction::Pass
     }),
     answer("a Reject without the header", "requests.unknown-opcode", "lacks the header", |pdu, _| {
         of(REJECT, pdu, |pdu| pdu.data.truncate(16))
@@ -92,10 +92,10 @@ pub(super) const FAULTS: &[Fault] = &[
 ];
 
 /// Reports a dropped connection once the unit is ready.
-fn connection_dropped(pdu: &Pdu, seen: &mut ProxyState, cid: u8, reserved: u8) -> Deed {
+fn connection_dropped(pdu: &Pdu, seen: &mut ProxyState, cid: u8, reserved: u8) -> PduAction {
     let is_ready = pdu.opcode() == RESPONSE && pdu.header[3] == 0;
     if !is_ready || !seen.is_nth(0) {
-        return Deed::Pass;
+        return PduAction::Pass;
     }
     let mut message = Pdu::blank(ASYNC);
     (message.header[1], message.header[36], message.header[39], message.header[47]) = (FINAL, 2, cid, reserved);
@@ -103,5 +103,5 @@ fn connection_dropped(pdu: &Pdu, seen: &mut ProxyState, cid: u8, reserved: u8) -
     for at in [STAT_SN, EXP_CMD_SN, MAX_CMD_SN] {
         message.put(at, pdu.word(at));
     }
-    Deed::More(vec![message])
+    PduAction::More(vec![message])
 }

@@ -1,6 +1,6 @@
 //! Faults of the unit: sense data, parameter data, and block commands.
 
-use crate::fault::{Deed, Fault, ProxyState, answer, only, request};
+use crate::fault::{Fault, PduAction, ProxyState, answer, only, request};
 use crate::pdu::{COMMAND, COUNT, DATA_OUT, Pdu, RESPONSE, UNDERFLOW};
 
 const CDB: usize = 32;
@@ -17,25 +17,25 @@ const SERVICE_ACTION_IN_16: u8 = 0x9e;
 const REPORT_LUNS: u8 = 0xa0;
 
 /// Changes the data that a command returns.
-fn data(operation_code: u8, pdu: &mut Pdu, seen: &ProxyState, change: impl FnOnce(&mut Vec<u8>)) -> Deed {
+fn data(operation_code: u8, pdu: &mut Pdu, seen: &ProxyState, change: impl FnOnce(&mut Vec<u8>)) -> PduAction {
     let is_it = pdu.opcode() == crate::pdu::DATA_IN && seen.is_of(pdu, operation_code);
     only(is_it, || change(&mut pdu.data))
 }
 
 /// Replaces the sense of a refusal with this additional sense code.
-fn sense(pdu: &mut Pdu, from: u8, to: (u8, u8, u8)) -> Deed {
+fn sense(pdu: &mut Pdu, from: u8, to: (u8, u8, u8)) -> PduAction {
     let is_it = pdu.sense().is_some_and(|(_, code, _)| code == from);
     only(is_it, || pdu.set_sense(to.0, to.1, to.2))
 }
 
 /// Changes a command with this operation code.
-fn command(operation_code: u8, pdu: &mut Pdu, change: impl FnOnce(&mut Pdu)) -> Deed {
+fn command(operation_code: u8, pdu: &mut Pdu, change: impl FnOnce(&mut Pdu)) -> PduAction {
     let is_it = pdu.opcode() == COMMAND && pdu.header[CDB] == operation_code;
     only(is_it, || change(pdu))
 }
 
 /// Reduces a command of two blocks to one block.
-fn one_of_two(operation_code: u8, pdu: &mut Pdu) -> Deed {
+fn one_of_two(operation_code: u8, pdu: &mut Pdu) -> PduAction {
     command(operation_code, pdu, |pdu| {
         if pdu.header[CDB + 13] == 2 {
             pdu.header[CDB + 13] = 1;
@@ -44,7 +44,7 @@ fn one_of_two(operation_code: u8, pdu: &mut Pdu) -> Deed {
 }
 
 /// Changes the parameter list of an UNMAP, which comes with the command or after it.
-fn unmap_list(pdu: &mut Pdu, seen: &ProxyState, change: impl FnOnce(&mut Vec<u8>)) -> Deed {
+fn unmap_list(pdu: &mut Pdu, seen: &ProxyState, change: impl FnOnce(&mut Vec<u8>)) -> PduAction {
     let is_it = matches!(pdu.opcode(), COMMAND | DATA_OUT) && seen.is_of(pdu, UNMAP) && pdu.data.len() >= 24;
     only(is_it, || change(&mut pdu.data))
 }
@@ -110,7 +110,7 @@ pub(super) const FAULTS: &[Fault] = &[
         data(INQUIRY, pdu, seen, |data| data[3] = data[3].wrapping_add(u8::from(is_vital)))
     }),
     answer("an absent page is an unknown operation", "commands.pages", "is not listed", |pdu, seen| {
-        if seen.is_of(pdu, INQUIRY) { sense(pdu, 0x24, (5, 0x20, 0)) } else { Deed::Pass }
+        if seen.is_of(pdu, INQUIRY) { sense(pdu, 0x24, (5, 0x20, 0)) } else { PduAction::Pass }
     }),
     answer("LUN LIST LENGTH of one unit less", "commands.report-luns", "LUN LIST LENGTH", |pdu, seen| {
         data(REPORT_LUNS, pdu, seen, |data| data[3] = data[3].wrapping_sub(8))
@@ -271,7 +271,7 @@ pub(super) const FAULTS: &[Fault] = &[
     answer("a read that is refused brings data", "blocks.read-beyond", "bytes came all the same", |pdu, seen| {
         let is_refused = pdu.sense().is_some() && seen.is_of(pdu, READ_16);
         if !is_refused {
-            return Deed::Pass;
+            return PduAction::Pass;
         }
         let mut data = Pdu::blank(crate::pdu::DATA_IN);
         data.header[1] = crate::pdu::FINAL;
@@ -283,6 +283,6 @@ pub(super) const FAULTS: &[Fault] = &[
         pdu.put(crate::pdu::DATA_SN, 1);
         pdu.header[1] |= UNDERFLOW;
         pdu.put(COUNT, 512);
-        Deed::Instead(vec![data, pdu.clone()])
+        PduAction::Instead(vec![data, pdu.clone()])
     }),
 ];

@@ -1,6 +1,6 @@
 //! Faults of task management, unit attentions and reservations.
 
-use crate::fault::{Deed, Fault, ProxyState, answer, only};
+use crate::fault::{Fault, PduAction, ProxyState, answer, only};
 use crate::pdu::{COUNT, DATA_IN, FINAL, Pdu, R2T, RESPONSE, STAT_SN, TAG, TASK_RESPONSE};
 
 const TEST_UNIT_READY: u8 = 0x00;
@@ -17,52 +17,52 @@ const WAITING_BYTES: u32 = 4096;
 const TAS: u8 = 0x40;
 
 /// Turns a RESERVATION CONFLICT of these commands into GOOD.
-fn no_conflict(pdu: &mut Pdu, seen: &ProxyState, operation_code: u8) -> Deed {
+fn no_conflict(pdu: &mut Pdu, seen: &ProxyState, operation_code: u8) -> PduAction {
     let is_conflict = pdu.opcode() == RESPONSE && pdu.header[3] == CONFLICT && seen.is_of(pdu, operation_code);
     only(is_conflict, || pdu.set_status(GOOD))
 }
 
 /// Lets every nexus write.
-fn all_may_write(pdu: &mut Pdu, seen: &mut ProxyState) -> Deed {
+fn all_may_write(pdu: &mut Pdu, seen: &mut ProxyState) -> PduAction {
     no_conflict(pdu, seen, WRITE_10)
 }
 
 /// Lets every nexus read.
-fn all_may_read(pdu: &mut Pdu, seen: &mut ProxyState) -> Deed {
+fn all_may_read(pdu: &mut Pdu, seen: &mut ProxyState) -> PduAction {
     no_conflict(pdu, seen, READ_10)
 }
 
 /// Suppresses a unit attention with this code and qualifier.
-fn not_told(pdu: &mut Pdu, code: u8, qualifier: u8) -> Deed {
+fn not_told(pdu: &mut Pdu, code: u8, qualifier: u8) -> PduAction {
     let is_told = pdu.sense() == Some((6, code, qualifier));
     only(is_told, || pdu.set_status(GOOD))
 }
 
 /// Answers a write that task management aborted while it waited for its data.
-fn answered_all_the_same(pdu: &mut Pdu, seen: &mut ProxyState) -> Deed {
+fn answered_all_the_same(pdu: &mut Pdu, seen: &mut ProxyState) -> PduAction {
     if pdu.opcode() == R2T {
         seen.kept = Some(pdu.clone());
     }
     let waiting = seen.kept.clone().filter(|_| pdu.opcode() == TASK_RESPONSE);
-    let Some(waiting) = waiting else { return Deed::Pass };
+    let Some(waiting) = waiting else { return PduAction::Pass };
     let mut response = Pdu::blank(RESPONSE);
     (response.header[1], response.header[3]) = (FINAL, TASK_ABORTED);
     response.put(TAG, waiting.tag());
     for at in [STAT_SN, 28, 32] {
         response.put(at, pdu.word(at));
     }
-    Deed::More(vec![response])
+    PduAction::More(vec![response])
 }
 
 /// Suppresses the answer to commands that another nexus aborts.
-fn unanswered(pdu: &mut Pdu, _: &mut ProxyState) -> Deed {
-    if pdu.opcode() == RESPONSE && pdu.header[3] == TASK_ABORTED { Deed::Drop } else { Deed::Pass }
+fn unanswered(pdu: &mut Pdu, _: &mut ProxyState) -> PduAction {
+    if pdu.opcode() == RESPONSE && pdu.header[3] == TASK_ABORTED { PduAction::Drop } else { PduAction::Pass }
 }
 
 /// Suppresses the answer, and reports by a unit attention that the commands were cleared.
-fn unanswered_and_told(pdu: &mut Pdu, seen: &mut ProxyState) -> Deed {
+fn unanswered_and_told(pdu: &mut Pdu, seen: &mut ProxyState) -> PduAction {
     if pdu.opcode() == RESPONSE && pdu.header[3] == TASK_ABORTED {
-        return Deed::Drop;
+        return PduAction::Drop;
     }
     if pdu.opcode() == R2T && seen.is_of(pdu, WRITE_10) && pdu.word(COUNT) == WAITING_BYTES {
         seen.count = 1;
@@ -77,10 +77,10 @@ fn unanswered_and_told(pdu: &mut Pdu, seen: &mut ProxyState) -> Deed {
 }
 
 /// Emulates a target whose TAS is zero.
-pub(super) fn without_tas(pdu: &mut Pdu, seen: &mut ProxyState) -> Deed {
+pub(super) fn without_tas(pdu: &mut Pdu, seen: &mut ProxyState) -> PduAction {
     if pdu.opcode() == DATA_IN && seen.is_of(pdu, MODE_SENSE) {
         tas(pdu, |byte| byte & !TAS);
-        return Deed::Pass;
+        return PduAction::Pass;
     }
     unanswered_and_told(pdu, seen)
 }

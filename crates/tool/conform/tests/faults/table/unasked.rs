@@ -1,6 +1,6 @@
 //! Faults of what a target does on its own: pings, logout requests, redirected logins.
 
-use crate::fault::{Deed, Fault, Pings, ProxyState, Says, answer, only, unasked};
+use crate::fault::{Fault, PduAction, Pings, ProxyState, Says, answer, only, unasked};
 use crate::pdu::{FINAL, LOGIN_RESPONSE, LOGOUT_RESPONSE, Pdu};
 use crate::portal;
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 const ASKS_TO_LEAVE: Says = Says::AsksToLeave { within_s: 9, ends_after_ms: None };
 
 /// Redirects a login to `to`.
-fn elsewhere(pdu: &mut Pdu, to: SocketAddr) -> Deed {
+fn elsewhere(pdu: &mut Pdu, to: SocketAddr) -> PduAction {
     let is_login = pdu.opcode() == LOGIN_RESPONSE;
     only(is_login, || {
         // Neither transit nor continue, and TSIH zero.

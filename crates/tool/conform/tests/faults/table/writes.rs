@@ -1,19 +1,19 @@
 //! Faults of data that is written: R2T, residuals, and the data itself.
 
-use crate::fault::{Deed, Fault, ProxyState, answer, only, request};
+use crate::fault::{Fault, PduAction, ProxyState, answer, only, request};
 use crate::pdu::{
     COMMAND, COUNT, DATA_OUT, DATA_SN, OFFSET, OVERFLOW, Pdu, R2T, RESPONSE, STAT_SN, TRANSFER_TAG, UNDERFLOW,
 };
 
 const WRITE_10: u8 = 0x2a;
 
-fn r2t(pdu: &mut Pdu, change: impl FnOnce(&mut Pdu)) -> Deed {
+fn r2t(pdu: &mut Pdu, change: impl FnOnce(&mut Pdu)) -> PduAction {
     let is_r2t = pdu.opcode() == R2T;
     only(is_r2t, || change(pdu))
 }
 
 /// Changes the end of a WRITE (10).
-fn end(pdu: &mut Pdu, seen: &ProxyState, change: impl FnOnce(&mut Pdu)) -> Deed {
+fn end(pdu: &mut Pdu, seen: &ProxyState, change: impl FnOnce(&mut Pdu)) -> PduAction {
     let is_end = pdu.opcode() == RESPONSE && seen.is_of(pdu, WRITE_10);
     only(is_end, || change(pdu))
 }
@@ -24,30 +24,30 @@ fn no_residual(pdu: &mut Pdu) {
 }
 
 /// Replaces lost Data-Out by zeros.
-fn made_up(pdu: &mut Pdu, seen: &mut ProxyState) -> Deed {
+fn made_up(pdu: &mut Pdu, seen: &mut ProxyState) -> PduAction {
     if pdu.opcode() != DATA_OUT {
-        return Deed::Pass;
+        return PduAction::Pass;
     }
     let last = seen.kept.replace(pdu.clone());
     let Some(mut lost) = last.filter(|last| pdu.word(DATA_SN) == last.word(DATA_SN) + 2) else {
-        return Deed::Pass;
+        return PduAction::Pass;
     };
     let bytes = lost.data.len() as u32;
     lost.add(DATA_SN, 1);
     lost.add(OFFSET, bytes);
     lost.data.fill(0);
-    Deed::Instead(vec![lost, pdu.clone()])
+    PduAction::Instead(vec![lost, pdu.clone()])
 }
 
 /// Sends an R2T before the previous one was answered.
-fn ahead(pdu: &mut Pdu, seen: &mut ProxyState) -> Deed {
+fn ahead(pdu: &mut Pdu, seen: &mut ProxyState) -> PduAction {
     if pdu.opcode() != R2T || !seen.is_nth(0) {
-        return Deed::Pass;
+        return PduAction::Pass;
     }
     let mut second = pdu.clone();
     second.add(DATA_SN, 1);
     second.add(OFFSET, pdu.word(COUNT));
-    Deed::Instead(vec![pdu.clone(), second])
+    PduAction::Instead(vec![pdu.clone(), second])
 }
 
 pub(super) const FAULTS: &[Fault] = &[
@@ -74,9 +74,9 @@ pub(super) const FAULTS: &[Fault] = &[
     }),
     answer("an R2T that comes twice", "writes.solicited", "R2TSN 0 came where 1", |pdu, _| {
         if pdu.opcode() == R2T && pdu.word(DATA_SN) == 0 {
-            return Deed::Instead(vec![pdu.clone(), pdu.clone()]);
+            return PduAction::Instead(vec![pdu.clone(), pdu.clone()]);
         }
-        Deed::Pass
+        PduAction::Pass
     }),
     answer("an R2T beyond MaxBurstLength", "writes.solicited", "MaxBurstLength is", |pdu, _| {
         r2t(pdu, |pdu| pdu.put(COUNT, 32 << 10))
