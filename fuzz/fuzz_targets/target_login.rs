@@ -28,7 +28,7 @@ fuzz_target!(|input: &[u8]| {
 fn drain(login: &mut TargetLogin, auth: &Auth, handle: &mut Tsih) {
     while let Some(step) = login.poll() {
         match step {
-            TargetStep::Ask(question) => {
+            TargetStep::Authorize(question) => {
                 *handle = if question.tsih == Tsih(0) { Tsih(9) } else { question.tsih };
                 login.grant(Grant { auth: auth.clone(), portal_group_tag: 1, target_alias: None });
             }

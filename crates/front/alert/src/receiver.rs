@@ -143,30 +143,16 @@ impl Receiver {
     /// Returns the receiver with the changes applied.
     ///
     /// *Errors*: invalid settings.
-    pub(crate) fn changed(mut self, how: SetReceiver) -> Result<Self, Refusal> {
+    pub(crate) fn changed(mut self, change: SetReceiver) -> Result<Self, Refusal> {
         let before = self.destination();
-        let SetReceiver {
-            to,
-            from,
-            smtp,
-            tls,
-            user,
-            password,
-            url,
-            format: form,
-            secret,
-            ca_file,
-            pin,
-            min_severity: least,
-            gather,
-            remind,
-        } = how;
-        let proof = match &mut self.delivery {
+        let SetReceiver { to, from, smtp, tls, user, password, url, format, secret, .. } = change;
+        let SetReceiver { ca_file, pin, min_severity, gather, remind, .. } = change;
+        let credential = match &mut self.delivery {
             ReceiverWay::Mail { to: old_to, from: old_from, smtp: old_smtp, tls: old_tls, user: old_user } => {
-                if url.is_some() || form.is_some() || secret.is_some() {
+                if url.is_some() || format.is_some() || secret.is_some() {
                     return Err(Refusal::new(
                         code::OPTIONS_CONFLICT,
-                        "a mail receiver has no URL, form or secret",
+                        "a mail receiver has no URL, format or secret",
                         "omit them",
                     ));
                 }
@@ -181,7 +167,7 @@ impl Receiver {
                 }
                 password.map(|password| password_of(password).map(|secret| DeliveryCredential { secret }))
             }
-            ReceiverWay::Webhook { url: old_url, format: old_form } => {
+            ReceiverWay::Webhook { url: old_url, format: old_format } => {
                 let of_mail = to.is_some() || from.is_some() || smtp.is_some() || tls.is_some();
                 if of_mail || user.is_some() || password.is_some() {
                     return Err(Refusal::new(
@@ -191,16 +177,16 @@ impl Receiver {
                     ));
                 }
                 set(old_url, url);
-                set(old_form, form);
+                set(old_format, format);
                 secret.map(|secret| secret.secret().map(|secret| DeliveryCredential { secret }))
             }
         };
         // A stored credential must not be used for a server that it was not given for.
-        if before != self.destination() && self.credential.is_some() && proof.is_none() {
+        if before != self.destination() && self.credential.is_some() && credential.is_none() {
             let message = "the server has changed, and the stored credentials would be sent to another server";
             return Err(Refusal::new(code::VALUE_MISSING, message, "give its password or secret again"));
         }
-        self.credential = proof.transpose()?.or(self.credential);
+        self.credential = credential.transpose()?.or(self.credential);
         self.trust = match (pin, ca_file) {
             (Some(_), Some(path)) if !path.is_empty() => {
                 return Err(Refusal::new(
@@ -215,7 +201,7 @@ impl Receiver {
             (None, Some(path)) => ReceiverTrust::CaFile { path },
             (None, None) => self.trust,
         };
-        set(&mut self.min_severity, least);
+        set(&mut self.min_severity, min_severity);
         set(&mut self.gather, gather);
         set(&mut self.remind, remind);
         self.admit()?;

@@ -74,7 +74,7 @@ pub(crate) enum Aborted {
     /// No response: the own initiator aborted it, or TAS is zero.
     Unanswered,
     /// TASK ABORTED: another nexus or the owner aborted it, and TAS is one.
-    TaskAborted,
+    WithStatus,
     /// COPY ABORTED: COPY OPERATION ABORT ended it. The transport still holds the command open, so its initiator awaits
     /// a response, and TASK ABORTED would invite hosts to restart the copy.
     Copy,
@@ -84,7 +84,7 @@ impl From<Aborted> for Failure {
     fn from(how: Aborted) -> Self {
         match how {
             Aborted::Unanswered => Status::Unanswered.into(),
-            Aborted::TaskAborted => Status::TaskAborted.into(),
+            Aborted::WithStatus => Status::TaskAborted.into(),
             Aborted::Copy => {
                 Sense::new(SenseKey::CopyAborted, AdditionalSense::COMMANDS_CLEARED_BY_DEVICE_SERVER).into()
             }

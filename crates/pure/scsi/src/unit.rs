@@ -197,7 +197,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
     pub fn withdraw(&self, nexus: NexusId) {
         // Commands that still await their data have not reached the task set, so they are cleared separately.
         self.nexuses.clear_pending_data(true, |one| one == nexus);
-        self.end_nexus(nexus, Aborted::TaskAborted);
+        self.end_nexus(nexus, Aborted::WithStatus);
     }
 
     fn end_nexus(&self, nexus: NexusId, how: Aborted) {

@@ -116,9 +116,9 @@ fn initiator_that_was_refused_is_listed_with_the_reason_until_it_comes_in() {
         let unproven = Login { host: "web", unproven: true, ..Login::of(OPEN, 1) };
         Host::refused(sim, &unproven).await;
         let told = array.refused().await;
-        let how =
+        let error =
             "it offers no method of AuthMethod that is taken here: CHAP has to be set up on both sides, or on none";
-        let (host, how, lack) = ("web".parse().unwrap(), how.to_owned(), ProofLack::Method);
+        let (host, error, cause) = ("web".parse().unwrap(), error.to_owned(), ProofLack::Method);
         let whys: Vec<_> =
             told.iter().map(|login| (login.initiator.clone(), login.reason.clone(), login.count)).collect();
         assert_eq!(

@@ -104,7 +104,7 @@ impl Array {
             let (groups, read_only) = (Vec::new(), false);
             presentations.push(Presentation { volume, volume_id, host, target, lun, groups, read_only });
         }
-        let (initiators, proof) = (Initiators::Any, ChapCredentials::default());
+        let (initiators, chap) = (Initiators::Any, ChapCredentials::default());
         let access = Access {
             targets: vec![Target { name: target, iqn: TARGET.parse().map_err(|why| anyhow!("{why}"))? }],
             portals: vec![Portal { address: portal, policy: PortalPolicy::default() }],

@@ -50,7 +50,7 @@ fn planted_bug_is_named_once_and_found_again_by_its_name() {
 }
 
 macro_rules! found {
-    ($($name:ident: $bug:ident;)*) => { $(#[test] fn $name() { is_found(Planted::$bug); })* };
+    ($($name:ident: $bug:ident;)*) => { $(#[test] fn $name() { is_found(InjectedBug::$bug); })* };
 }
 
 found! {

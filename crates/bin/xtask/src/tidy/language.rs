@@ -91,7 +91,7 @@ const DENIED_TYPES: [&str; 89] = [
     "Sleeves",
     "Standing",
     "Standings",
-    "Reconciler",
+    "Steward",
     "Strangers",
     "Taken",
     "Talk",

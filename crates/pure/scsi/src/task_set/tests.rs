@@ -78,12 +78,12 @@ fn task_aborted_while_it_waits_never_begins_and_frees_those_behind() {
     let first = set.enter(claim(1, Simple)).unwrap();
     let ordered = set.enter(claim(2, Ordered)).unwrap();
     let last = set.enter(claim(3, Simple)).unwrap();
-    assert!(set.abort(Affected::One(NexusId(1), TaskTag(2)), |_| Aborted::TaskAborted));
-    assert!(!set.abort(Affected::One(NexusId(2), TaskTag(2)), |_| Aborted::TaskAborted));
-    assert_eq!(poll_fn(|cx| ordered.poll_begun(cx)).now_or_never(), Some(Err(Aborted::TaskAborted)));
-    assert_eq!(ordered.check_live(), Err(Aborted::TaskAborted));
+    assert!(set.abort(Affected::One(NexusId(1), TaskTag(2)), |_| Aborted::WithStatus));
+    assert!(!set.abort(Affected::One(NexusId(2), TaskTag(2)), |_| Aborted::WithStatus));
+    assert_eq!(poll_fn(|cx| ordered.poll_begun(cx)).now_or_never(), Some(Err(Aborted::WithStatus)));
+    assert_eq!(ordered.check_live(), Err(Aborted::WithStatus));
     assert!(set.abort(Affected::OfNexus(NexusId(1)), |_| Aborted::Unanswered));
-    assert!(set.abort(Affected::All, |_| Aborted::TaskAborted));
+    assert!(set.abort(Affected::All, |_| Aborted::WithStatus));
     assert_eq!(ordered.check_live(), Err(Aborted::Unanswered), "its own initiator expects nothing any more");
     drop(ordered);
     assert!(has_begun(&last) && has_begun(&first));

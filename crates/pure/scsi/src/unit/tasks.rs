@@ -53,7 +53,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
     /// Source: SPC-4, TAS in the control mode page.
     pub(super) fn aborted_by(&self, nexus: NexusId, owner: NexusId) -> Aborted {
         let is_told = owner != nexus && self.mode.get().task_aborted_status;
-        if is_told { Aborted::TaskAborted } else { Aborted::Unanswered }
+        if is_told { Aborted::WithStatus } else { Aborted::Unanswered }
     }
 
     /// Establishes 2F/00 for `others`, whose tasks were cleared, where TAS is zero. With TAS each task is answered
