@@ -63,13 +63,13 @@ impl fmt::Display for IoError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = match self.kind {
             IoErrorKind::Medium => "medium error",
-            IoErrorKind::Gone => "device gone",
+            IoErrorKind::Gone => "device failed",
             IoErrorKind::OutOfRange => "out of range",
             IoErrorKind::NoSpace => "no space left",
-            IoErrorKind::ReadOnly => "write refused",
+            IoErrorKind::ReadOnly => "write-protected",
             IoErrorKind::Unsupported => "operation not supported",
-            IoErrorKind::TimedOut => "no answer in time",
-            IoErrorKind::Unreachable => "away, and expected back",
+            IoErrorKind::TimedOut => "timed out",
+            IoErrorKind::Unreachable => "temporarily unreachable",
         };
         write!(f, "{what} at {}", self.extent)?;
         if let Some(member) = self.member {

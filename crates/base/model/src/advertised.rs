@@ -108,7 +108,7 @@ impl FromStr for Advertised {
             (Some(host), Some(Some(port))) => Ok(Self { host, port: Some(port) }),
             _ => Err(Refusal::new(
                 code::ADDRESS_INVALID,
-                format!("{} is not an address that hosts could reach", quoted(text)),
+                format!("{} is not an address that hosts can reach", quoted(text)),
                 "write 203.0.113.5, 203.0.113.5:13260, [2001:db8::5]:3260 or san.example.com",
             )),
         }

@@ -210,7 +210,7 @@ macro_rules! words {
     };
 }
 
-words!(MailTls, "how a connection to a mail server is kept", "write starttls, implicit or none":
+words!(MailTls, "a TLS mode of a mail server", "write starttls, implicit or none":
     Starttls "starttls", Implicit "implicit", None "none");
-words!(WebhookForm, "a form of a webhook", "write generic, slack or ntfy":
+words!(WebhookForm, "a webhook format", "write generic, slack or ntfy":
     Generic "generic", Slack "slack", Ntfy "ntfy");

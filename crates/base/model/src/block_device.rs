@@ -75,7 +75,7 @@ impl BlockDeviceState {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Free => "free",
-            Self::Member => "of a pool",
+            Self::Member => "pool member",
             Self::HasData => "holds data",
             Self::InUse => "in use",
             Self::Unsuitable => "unsuitable",

@@ -77,7 +77,7 @@ impl FromStr for Demand {
     type Err = Refusal;
     fn from_str(text: &str) -> Result<Self, Refusal> {
         [Self::Required, Self::Offered].into_iter().find(|demand| demand.as_str() == text).ok_or_else(|| {
-            let message = format!("a proof cannot be {}", quoted(text));
+            let message = format!("CHAP authentication cannot be {}", quoted(text));
             Refusal::new(code::SETTING_INVALID, message, "write required or offered")
         })
     }
@@ -109,7 +109,7 @@ impl FromStr for ChapAlgorithm {
     type Err = Refusal;
     fn from_str(text: &str) -> Result<Self, Refusal> {
         Self::ALL.into_iter().find(|algorithm| algorithm.as_str() == text).ok_or_else(|| {
-            let message = format!("{} is no hash function of CHAP", quoted(text));
+            let message = format!("{} is not a CHAP hash function", quoted(text));
             Refusal::new(code::SETTING_INVALID, message, "write md5, sha-1, sha-256 or sha3-256")
         })
     }

@@ -51,18 +51,18 @@ pub enum CheckKind {
 }
 
 impl CheckKind {
-    /// Returns the kind as one word.
+    /// Returns the kind in a few words, as the output of a check shows it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Leak => "leak",
-            Self::MarkedFree => "unguarded",
+            Self::MarkedFree => "marked free",
             Self::DoubleUse => "double use",
             Self::OutOfRange => "out of range",
             Self::Damaged => "damaged",
-            Self::Count => "count",
+            Self::Count => "reference count",
             Self::Lost => "lost",
-            Self::Offline => "held",
+            Self::Offline => "offline",
         }
     }
 
@@ -71,8 +71,8 @@ impl CheckKind {
     pub const fn repair(self) -> Option<&'static str> {
         match self {
             Self::Leak => Some("free the space"),
-            Self::MarkedFree => Some("take the space for who has it"),
-            Self::Count => Some("count again"),
+            Self::MarkedFree => Some("allocate the space to its owner"),
+            Self::Count => Some("correct the reference count"),
             // Never repaired automatically: see `is_repaired_at_a_loss`.
             Self::Lost | Self::DoubleUse | Self::OutOfRange | Self::Damaged | Self::Offline => None,
         }

@@ -39,28 +39,28 @@ catalogue! {
     1004 LEVEL_INVALID         Invalid     "The text is not a RAID level.";
     1005 SECRET_INVALID        Invalid     "The secret is too short or too long.";
     1006 ADDRESS_INVALID       Invalid     "The text is not an address or a network.";
-    1007 REQUEST_INVALID       Invalid     "The body of the request cannot be understood.";
-    1008 LUN_INVALID           Invalid     "The logical unit number is outside of what hosts can address.";
-    1009 TIME_INVALID          Invalid     "The text is not a time or a span of time.";
-    1010 SETTING_INVALID       Invalid     "There is no such setting, or it cannot have this value.";
-    1011 METHOD_UNKNOWN        Invalid     "The path does not take this method.";
-    1012 MEDIA_TYPE            Invalid     "The body of the request is no JSON.";
-    1013 REQUEST_TOO_LARGE     Invalid     "The request is too long.";
-    1014 KEY_REUSED            Invalid     "The key of the request cannot be used with it.";
-    1015 WORD_UNKNOWN          Invalid     "The word is none of those that are known there.";
-    1016 IDENTIFIER_INVALID    Invalid     "The text is not the number or the name of one of these.";
-    1017 NAMED_TWICE           Invalid     "The same thing is named twice.";
-    1018 OPTIONS_CONFLICT      Invalid     "What is given cannot be combined.";
-    1019 VALUE_MISSING         Invalid     "Something that is needed is not given.";
+    1007 REQUEST_INVALID       Invalid     "The request body is malformed.";
+    1008 LUN_INVALID           Invalid     "The LUN is out of range.";
+    1009 TIME_INVALID          Invalid     "The text is neither a time nor a time span.";
+    1010 SETTING_INVALID       Invalid     "The setting is unknown, or its value is invalid.";
+    1011 METHOD_UNKNOWN        Invalid     "The path does not support this method.";
+    1012 MEDIA_TYPE            Invalid     "The request body is not JSON.";
+    1013 REQUEST_TOO_LARGE     Invalid     "The request is too large.";
+    1014 KEY_REUSED            Invalid     "The idempotency key cannot be used for this request.";
+    1015 WORD_UNKNOWN          Invalid     "The word is not one of the permitted values.";
+    1016 IDENTIFIER_INVALID    Invalid     "The text is not a valid identifier.";
+    1017 NAMED_TWICE           Invalid     "An object is named more than once.";
+    1018 OPTIONS_CONFLICT      Invalid     "The options cannot be combined.";
+    1019 VALUE_MISSING         Invalid     "A required value is missing.";
     1020 PATH_INVALID          Invalid     "The path cannot be used.";
-    1021 DOCUMENT_INVALID      Invalid     "The text is not a document.";
+    1021 DOCUMENT_INVALID      Invalid     "The text is not a configuration document.";
     1022 DOCUMENT_CONFLICT     Invalid     "The document contradicts a property that it cannot change.";
-    1023 PIN_INVALID           Invalid     "The text is not the fingerprint of a key.";
+    1023 PIN_INVALID           Invalid     "The text is not a key fingerprint.";
     1024 HEADER_INVALID        Invalid     "The request header cannot be used.";
     1025 AMBIGUOUS             Invalid     "The name is ambiguous.";
     1026 SUBJECT_INVALID       Invalid     "The text is neither the code of an event nor a subject.";
     1027 NUMBER_INVALID        Invalid     "The number is out of range.";
-    1028 QUERY_INVALID         Invalid     "The query of the request cannot be understood.";
+    1028 QUERY_INVALID         Invalid     "The query string is malformed.";
     1029 ELSEWHERE             Invalid     "The command works only on the machine of the array.";
 
     1101 DISK_UNKNOWN          NotFound    "No disk has this name.";
@@ -87,7 +87,7 @@ catalogue! {
     1206 TRACED_ALREADY        Refused     "The volume is already traced.";
     1207 CHANGED_SINCE         Refused     "The object has changed since it was read.";
     1208 OPERATION_FIXED       Refused     "The operation cannot be cancelled.";
-    1221 LUN_REMEMBERED        Refused     "The host knew another volume under this LUN.";
+    1221 LUN_REMEMBERED        Refused     "The host has used this LUN for another volume.";
     1222 SESSIONS_DISRUPTED    Refused     "Sessions would end or lose access.";
 
     1301 DISK_UNREADABLE       Refused     "The disk cannot be opened.";
@@ -182,7 +182,7 @@ catalogue! {
     1807 FORBIDDEN             Forbidden   "The caller lacks the permission.";
     1808 DAEMON_UNREACHABLE    Unavailable "No daemon responds.";
     1809 UNCONFIRMED           Refused     "A destructive command was not confirmed.";
-    1810 IO_FAILED             Unavailable "The operating system refused.";
+    1810 IO_FAILED             Unavailable "The operating system returned an error.";
     1811 KEY_MISSING           Unavailable "The key for the stored secrets is missing.";
     1812 KEY_WRONG             Unavailable "The stored secrets are sealed with another key.";
     1813 KEY_UNUSABLE          Unavailable "The file of the key cannot be used.";
@@ -259,7 +259,7 @@ impl fmt::Display for Code {
 
 /// Error: the text is not `BY-` and a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a code is written as BY-1234")]
+#[error("not an error code; write BY- and four digits, such as BY-1234")]
 pub struct NotACode;
 
 impl FromStr for Code {

@@ -14,8 +14,8 @@ impl FromStr for ConfigVersion {
 
     fn from_str(text: &str) -> Result<Self, Refusal> {
         text.parse().map(Self).map_err(|_| {
-            let message = format!("{} is not the number of a configuration", quoted(text));
-            Refusal::new(code::IDENTIFIER_INVALID, message, "blockyard config list shows them")
+            let message = format!("{} is not a configuration number", quoted(text));
+            Refusal::new(code::IDENTIFIER_INVALID, message, "see blockyard config list")
         })
     }
 }

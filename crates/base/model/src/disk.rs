@@ -153,7 +153,7 @@ pub enum Label {
 }
 
 /// Description of content that has no known signature.
-pub const UNKNOWN_DATA: &str = "data of an unknown kind";
+pub const UNKNOWN_DATA: &str = "unrecognized data";
 
 /// Newest owner record on a disk: the node that imported the pool last.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -35,22 +35,22 @@ impl DiskHealth {
     pub fn complaints(&self) -> Vec<String> {
         let mut complaints = Vec::new();
         if self.passed == Some(false) {
-            complaints.push("it says itself that it fails".to_owned());
+            complaints.push("SMART self-assessment failed".to_owned());
         }
         if let Some(count) = self.pending_sectors.filter(|&count| count > 0) {
-            complaints.push(format!("it cannot read {count} sectors"));
+            complaints.push(counted(count, "pending (unreadable) sector"));
         }
         if let Some(count) = self.uncorrected_errors.filter(|&count| count > 0) {
-            complaints.push(format!("it could not correct {count} errors"));
+            complaints.push(counted(count, "uncorrected error"));
         }
         if let Some(percent) = self.percent_used.filter(|&percent| percent >= 90) {
-            complaints.push(format!("{percent} % of its life are used"));
+            complaints.push(format!("{percent} % of rated life used"));
         }
         if let Some(percent) = self.spare_percent.filter(|&percent| percent <= 10) {
-            complaints.push(format!("{percent} % of its spare flash are left"));
+            complaints.push(format!("{percent} % of spare flash left"));
         }
         if let Some(count) = self.reallocated_sectors.filter(|&count| count > 0) {
-            complaints.push(format!("it has replaced {count} sectors"));
+            complaints.push(counted(count, "reallocated sector"));
         }
         complaints
     }
@@ -63,4 +63,10 @@ impl DiskHealth {
             || self.percent_used.is_some_and(|percent| percent >= 100)
             || self.spare_percent.is_some_and(|percent| percent == 0)
     }
+}
+
+/// Returns the count with its noun, in the plural unless the count is one.
+fn counted(count: u64, noun: &str) -> String {
+    let ending = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{ending}")
 }

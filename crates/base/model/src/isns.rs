@@ -58,7 +58,7 @@ impl FromStr for IsnsServer {
     type Err = Refusal;
     fn from_str(text: &str) -> Result<Self, Refusal> {
         address_of(text, ISNS_PORT).map(Self).ok_or_else(|| {
-            let message = format!("{} is not the address of a server", quoted(text));
+            let message = format!("{} is not the address of an iSNS server", quoted(text));
             Refusal::new(code::ADDRESS_INVALID, message, "write 10.0.0.5, 10.0.0.5:3205 or [fd00::5]:3205")
         })
     }

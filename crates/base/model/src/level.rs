@@ -89,8 +89,8 @@ impl Level {
         if self == Self::Raid10 && members % 2 == 1 {
             return Err(Refusal::new(
                 code::TOO_FEW_MEMBERS,
-                format!("raid10 of {members} disks leaves one without a partner"),
-                "give an even number of disks",
+                format!("raid10 needs an even number of disks, not {members}"),
+                "add or omit one disk",
             ));
         }
         Ok(())

@@ -105,7 +105,7 @@ impl JsonSchema for MemberSize {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "type": "string",
-            "description": "How much of each disk a group uses: `rounded` (some of the smallest is left, so that another disk of its nominal size fits), `exact` (all of the smallest), or a size with a unit, as if each were a disk of that size.",
+            "description": "Used size of each disk of a group: `rounded` (part of the smallest disk stays unused, so that another disk of the same nominal size can replace it), `exact` (the full size of the smallest disk), or a size with a unit, which applies to every disk.",
             "examples": ["rounded", "exact", "3725GiB"],
         })
     }

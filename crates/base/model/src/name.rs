@@ -112,7 +112,7 @@ impl FromStr for VolumeName {
         parsed.map_err(|_| {
             Refusal::new(
                 code::NAME_INVALID,
-                format!("{} is not a volume's name", quoted(text)),
+                format!("{} is not a volume name", quoted(text)),
                 "write POOL/VOLUME, or one name for a volume without a pool, \
                  each 1 to 63 of a-z, 0-9, \".\", \"_\" and \"-\", beginning with a letter or a digit",
             )

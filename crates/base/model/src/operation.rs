@@ -87,8 +87,12 @@ impl FromStr for OperationId {
             Some(Self { kind, of: of.to_owned() })
         });
         parsed.ok_or_else(|| {
-            let message = format!("{} is not an operation", quoted(text));
-            Refusal::new(code::IDENTIFIER_INVALID, message, "blockyard operation list shows them, such as scrub:tank")
+            let message = format!("{} is not an operation identifier", quoted(text));
+            Refusal::new(
+                code::IDENTIFIER_INVALID,
+                message,
+                "see blockyard operation list for identifiers such as scrub:tank",
+            )
         })
     }
 }

@@ -133,17 +133,17 @@ pub const POOL_SETTINGS: [(&str, &str); 14] = [
     ("rebuild", "idle, balanced or fast"),
     ("rebuild.min", "a rate such as 10MiB/s, or off"),
     ("rebuild.max", "a rate such as 200MiB/s, or off"),
-    ("rebuild.done-by", "a span such as 2h, or off"),
-    ("rebuild.latency", "a span such as 20ms, or off"),
-    ("disk.deadline", "a span from 2s to 25s, 8s unless set"),
-    ("disk.wait", "a span from 0s to 1h, 30s unless set"),
+    ("rebuild.done-by", "a time span such as 2h, or off"),
+    ("rebuild.latency", "a time span such as 20ms, or off"),
+    ("disk.deadline", "a time span from 2s to 25s, 8s by default"),
+    ("disk.wait", "a time span from 0s to 1h, 30s by default"),
     ("disk.errors", "a count from 1 to 1000000 in 24 hours, or off"),
-    ("disk.error-rate", "a part of reads in percent such as 30%, or off"),
-    ("disk.slow", "a span such as 30m, or off"),
+    ("disk.error-rate", "a percentage of reads such as 30%, or off"),
+    ("disk.slow", "a time span such as 30m, or off"),
     ("scrub", "weekly, monthly or off"),
     ("scrub.window", "hours in UTC such as 22:00-06:00, or off"),
-    ("space.soft", "a part in percent such as 80%, or off"),
-    ("space.hard", "a part in percent such as 95%, or off"),
+    ("space.soft", "a percentage such as 80%, or off"),
+    ("space.hard", "a percentage such as 95%, or off"),
 ];
 
 /// Default of `disk.deadline`: time without a response after which a member is removed from service if no redundancy
@@ -325,8 +325,8 @@ impl FromStr for Window {
         ends.filter(|(from, until)| from != until)
             .map(|(from_minute, until_minute)| Self { from_minute, until_minute })
             .ok_or_else(|| {
-                let message = format!("{} are no hours of a day", quoted(text));
-                Refusal::new(code::TIME_INVALID, message, "write them in UTC, such as 22:00-06:00")
+                let message = format!("{} is not a time window", quoted(text));
+                Refusal::new(code::TIME_INVALID, message, "write the hours in UTC, such as 22:00-06:00")
             })
     }
 }

@@ -380,7 +380,7 @@ impl MemberReport {
     #[must_use]
     pub fn next_step(&self) -> Option<String> {
         let NextSpare { disk, at, .. } = self.next_spare.as_ref()?;
-        Some(format!("spare {disk} takes its place at {at} unless it returns"))
+        Some(format!("hot spare {disk} replaces it at {at} unless it returns"))
     }
 }
 
@@ -426,13 +426,16 @@ impl LogState {
         let meaning = match (self, held) {
             (Self::Ready, _) => return None,
             (Self::Failed, 0) => {
-                "everything that it held is on the pool's disks, and volumes are written through".to_owned()
+                "all of its data is on the disks of the pool; volumes run in write-through mode".to_owned()
             }
             (Self::Failed, _) => {
-                format!("volumes are written through; what it holds for {volumes} is being written to the pool's disks")
+                format!(
+                    "volumes run in write-through mode; its data for {volumes} is being destaged to the disks of the pool"
+                )
             }
-            (Self::Lost, 0) => "nothing is lost with it, but volumes cannot be written back".to_owned(),
-            (Self::Lost, _) => format!("{volumes} that may have something in it do not serve"),
+            (Self::Lost, 0) => "no data is lost, but write-back is unavailable".to_owned(),
+            (Self::Lost, 1) => "1 volume that may have data in it is offline".to_owned(),
+            (Self::Lost, _) => format!("{volumes} that may have data in it are offline"),
         };
         Some(cause.map_or_else(|| meaning.clone(), |cause| format!("{cause}; {meaning}")))
     }
@@ -455,7 +458,7 @@ impl MemberState {
             Self::Rebuilding => "rebuilding",
             Self::Failed => "failed",
             Self::Missing => "missing",
-            Self::NotResponding => "not answering",
+            Self::NotResponding => "not responding",
             Self::Joining => "joining",
         }
     }

@@ -129,10 +129,11 @@ impl FromStr for PortalAddress {
         // A percent sign introduces the zone of a link-local address.
         if text.contains('%') || address.is_some_and(|address| is_link_local(address.ip())) {
             let message = format!(
-                "{} is a link-local address, which hosts cannot be told: it has no meaning to them",
+                "{} is a link-local address, which is valid on one link only and cannot be reported to hosts",
                 quoted(text)
             );
-            let hint = "listen on [::], which is reached through every address, or give the interface another one, such as fd00::1";
+            let hint =
+                "listen on [::] to use every address, or assign another address to the interface, such as fd00::1";
             return Err(Refusal::new(code::ADDRESS_INVALID, message, hint));
         }
         address.map(Self).ok_or_else(|| {

@@ -119,7 +119,7 @@ impl FromStr for PortalGroupTag {
     type Err = Refusal;
     fn from_str(text: &str) -> Result<Self, Refusal> {
         text.parse().map(|tag: NonZeroU16| Self(tag.get())).map_err(|_| {
-            let message = format!("{} is not the tag of a portal group", quoted(text));
+            let message = format!("{} is not a portal group tag", quoted(text));
             Refusal::new(code::SETTING_INVALID, message, "write a number from 1 to 65535")
         })
     }

@@ -74,8 +74,8 @@ impl Recordable {
             (Some(session), None) => Ok(Self::Session(session)),
             (None, Some(from)) => Ok(Self::From(from)),
             _ => {
-                let message = "a recording is of one session, or of what comes from one address or network";
-                Err(Refusal::new(code::OPTIONS_CONFLICT, message, "name the number of a session, or --from an address"))
+                let message = "a recording covers either one session or the connections from one address or network";
+                Err(Refusal::new(code::OPTIONS_CONFLICT, message, "give a session number or --from with an address"))
             }
         }
     }

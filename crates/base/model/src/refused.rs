@@ -127,27 +127,27 @@ impl RefusedLogin {
     pub fn reason(&self) -> String {
         let target = self.target.as_deref().unwrap_or("discovery");
         match &self.reason {
-            RefusedWhy::UnknownInitiator => "no host has this initiator".to_owned(),
-            RefusedWhy::WrongAddress { host } => format!("host {host} may not come from {}", self.address),
+            RefusedWhy::UnknownInitiator => "unknown initiator".to_owned(),
+            RefusedWhy::WrongAddress { host } => format!("address {} not allowed for host {host}", self.address),
             RefusedWhy::AuthenticationFailed { host, error: how, .. } => {
-                format!("it did not prove to be host {host}: {how}")
+                format!("authentication as host {host} failed: {how}")
             }
             RefusedWhy::DiscoveryAuthenticationFailed { error: how, .. } => {
-                format!("it did not prove what discovery asks for: {how}")
+                format!("discovery authentication failed: {how}")
             }
             RefusedWhy::Throttled { host } => {
-                format!("too many have failed to prove to be host {host}, or from there; they are judged one at a time")
+                format!("logins throttled: too many failed authentications as host {host} or from this address")
             }
-            RefusedWhy::UnknownTarget => format!("there is no target {target}"),
-            RefusedWhy::NoMapping { host, .. } => format!("host {host} sees nothing in target {target}"),
-            RefusedWhy::Protocol { key: Some(key), rule } => format!("it broke the protocol with {key}: {rule}"),
-            RefusedWhy::Protocol { key: None, rule } => format!("it broke the protocol: {rule}"),
-            RefusedWhy::NoSession => "it wants to join a session that is not there".to_owned(),
-            RefusedWhy::OtherGroup => "it wants to join a session of another portal group".to_owned(),
+            RefusedWhy::UnknownTarget => format!("unknown target {target}"),
+            RefusedWhy::NoMapping { host, .. } => format!("no volume presented to host {host} through target {target}"),
+            RefusedWhy::Protocol { key: Some(key), rule } => format!("protocol error: {key}: {rule}"),
+            RefusedWhy::Protocol { key: None, rule } => format!("protocol error: {rule}"),
+            RefusedWhy::NoSession => "session to join does not exist".to_owned(),
+            RefusedWhy::OtherGroup => "session to join belongs to another portal group".to_owned(),
             RefusedWhy::NoPortal { portal } => {
-                format!("portal {portal} takes no sessions, and it reaches no other one of its group that does")
+                format!("portal {portal} accepts no sessions and no other portal of its group is reachable")
             }
-            RefusedWhy::Full => "there are as many sessions as there may be".to_owned(),
+            RefusedWhy::Full => "session limit reached".to_owned(),
             RefusedWhy::Other => self.status.clone(),
         }
     }
@@ -166,21 +166,21 @@ impl RefusedLogin {
             RefusedWhy::AuthenticationFailed { host, cause: lack, .. } => {
                 lack.remedy(&format!("blockyard host change {host}"), &format!("host {host}"))
             }
-            RefusedWhy::Throttled { .. } => "wait, and see blockyard event list for who guesses".to_owned(),
-            RefusedWhy::UnknownTarget => "log in to one of blockyard target list".to_owned(),
+            RefusedWhy::Throttled { .. } => {
+                "wait, and look for the source of the failed attempts with blockyard event list".to_owned()
+            }
+            RefusedWhy::UnknownTarget => "log in to a target listed by blockyard target list".to_owned(),
             RefusedWhy::NoMapping { host, target: through } => {
-                format!("blockyard present VOLUME {host} --target {through}, or log out of that target there")
+                format!("blockyard present VOLUME {host} --target {through}, or log out of the target on the host")
             }
             RefusedWhy::Protocol { key, .. } => remedy_of_key(key.as_deref(), self.address),
-            RefusedWhy::NoSession => "let it log in anew, without the number of a session".to_owned(),
+            RefusedWhy::NoSession => "log in again with a new session (TSIH 0)".to_owned(),
             RefusedWhy::OtherGroup => {
-                "let all connections of a session come through one of blockyard portal groups".to_owned()
+                "use portals of one group for all connections of a session; see blockyard portal groups".to_owned()
             }
             RefusedWhy::NoPortal { portal } => format!("blockyard portal resume {portal}"),
-            RefusedWhy::Full => {
-                "end sessions that nobody needs: blockyard session list, blockyard session kill".to_owned()
-            }
-            RefusedWhy::Other => "see what the daemon's log says at that time".to_owned(),
+            RefusedWhy::Full => "end unused sessions: blockyard session list, blockyard session kill".to_owned(),
+            RefusedWhy::Other => "check the log of the daemon at that time".to_owned(),
         }
     }
 }
@@ -191,19 +191,19 @@ impl ProofLack {
     fn remedy(self, change: &str, whose: &str) -> String {
         match self {
             Self::Method | Self::Secret => {
-                format!("set the same CHAP name and secret there and with {change} --chap-secret-file FILE")
+                format!("set the same CHAP name and secret on the initiator and with {change} --chap-secret-file FILE")
             }
             Self::Hash => {
-                "let it speak a stronger hash function, or allow everybody weaker ones with blockyard auth weakest"
+                "enable a stronger CHAP hash function on the initiator, or permit weaker ones for all hosts with blockyard auth weakest"
                     .to_owned()
             }
             Self::Mutual => {
-                format!("turn on mutual CHAP there, or let {whose} go without with {change} --mutual offered")
+                format!("enable mutual CHAP on the initiator, or make it optional for {whose} with {change} --mutual offered")
             }
             Self::MutualSecret => {
-                format!("turn off mutual CHAP there, or set what we prove with {change} --mutual-secret-file FILE")
+                format!("disable mutual CHAP on the initiator, or set the secret of the array with {change} --mutual-secret-file FILE")
             }
-            Self::Initiator => "its initiator breaks RFC 7143 §12.1: use another version of it".to_owned(),
+            Self::Initiator => "the initiator violates RFC 7143 §12.1: use another version of it".to_owned(),
         }
     }
 }
@@ -211,10 +211,12 @@ impl ProofLack {
 /// Returns the correction for a login that violates the protocol.
 fn remedy_of_key(key: Option<&str>, address: IpAddr) -> String {
     match key {
-        Some("InitiatorName") => "set its initiator's name there, such as iqn.2001-04.com.example:web".to_owned(),
-        Some("TargetName") => "log in to one of blockyard target list".to_owned(),
+        Some("InitiatorName") => {
+            "set a valid initiator name on the host, such as iqn.2001-04.com.example:web".to_owned()
+        }
+        Some("TargetName") => "log in to a target listed by blockyard target list".to_owned(),
         _ => format!(
-            "use another version of its initiator; blockyard session record --from {address} --to FILE shows what it says"
+            "use another version of the initiator; blockyard session record --from {address} --to FILE records its traffic"
         ),
     }
 }
@@ -254,7 +256,7 @@ mod tests {
         let through = "second".parse().expect("a name");
         let shown = told(RefusedWhy::NoMapping { host: host(), target: through }).1;
         assert!(shown.starts_with("blockyard present VOLUME db --target second"), "{shown}");
-        assert!(unproven(ProofLack::Mutual).contains("turn on mutual CHAP there"));
+        assert!(unproven(ProofLack::Mutual).contains("enable mutual CHAP on the initiator"));
         assert!(unproven(ProofLack::Mutual).contains("blockyard host change web --mutual offered"));
         assert!(unproven(ProofLack::Hash).contains("blockyard auth weakest"));
         assert!(unproven(ProofLack::Secret).contains("--chap-secret-file"));
@@ -265,9 +267,9 @@ mod tests {
     fn broken_rule_is_told_with_its_key_and_what_to_do() {
         let rule = || "a key came twice in one login (RFC 7143 §6.3)".to_owned();
         let (reason, remedy) = told(RefusedWhy::Protocol { key: Some("HeaderDigest".to_owned()), rule: rule() });
-        assert_eq!(reason, "it broke the protocol with HeaderDigest: a key came twice in one login (RFC 7143 §6.3)");
+        assert_eq!(reason, "protocol error: HeaderDigest: a key came twice in one login (RFC 7143 §6.3)");
         assert!(remedy.contains("session record --from 127.0.0.1"), "{remedy}");
         let (_, remedy) = told(RefusedWhy::Protocol { key: Some("InitiatorName".to_owned()), rule: rule() });
-        assert!(remedy.contains("initiator's name"), "{remedy}");
+        assert!(remedy.contains("valid initiator name"), "{remedy}");
     }
 }

@@ -170,7 +170,7 @@ impl FromStr for RemoteUrl {
         let mut parts = rest.split('/');
         let (Some(authority), Some(target), Some(lun), None) = (parts.next(), parts.next(), parts.next(), parts.next())
         else {
-            return Err(malformed(text, "it has other parts than portals, target and LUN"));
+            return Err(malformed(text, "it must consist of portals, target and LUN"));
         };
         // Split at the last `@`, because a CHAP name may contain one.
         let (user, portals) = match authority.rsplit_once('@') {
@@ -179,7 +179,7 @@ impl FromStr for RemoteUrl {
         };
         // A secret in the address would be visible in process lists and shell histories.
         if user.is_some_and(|user| user.contains(':')) {
-            return Err(malformed(text, "a secret is never part of it; use --chap-secret-file"));
+            return Err(malformed(text, "it must not contain a secret; use --chap-secret-file"));
         }
         if user.is_some_and(|user| user.is_empty() || user.chars().any(char::is_control)) {
             return Err(malformed(text, "the CHAP name is empty or has control characters"));
@@ -194,7 +194,7 @@ impl FromStr for RemoteUrl {
             return Err(malformed(text, "it names a portal twice"));
         }
         let lun = lun.parse().ok().filter(|&lun| lun <= LUN_MAX);
-        let lun = lun.ok_or_else(|| malformed(text, &format!("the LUN is a number from 0 to {LUN_MAX}")))?;
+        let lun = lun.ok_or_else(|| malformed(text, &format!("the LUN must be a number from 0 to {LUN_MAX}")))?;
         let address = RemoteAddress { portals, target, lun };
         Ok(Self { user: user.map(str::to_owned), address })
     }
@@ -212,7 +212,7 @@ impl FromStr for RemoteAddress {
 
     fn from_str(text: &str) -> Result<Self, Refusal> {
         let RemoteUrl { user, address } = text.parse()?;
-        if user.is_some() { Err(malformed(text, "the CHAP name belongs to the login")) } else { Ok(address) }
+        if user.is_some() { Err(malformed(text, "it must not contain a CHAP name")) } else { Ok(address) }
     }
 }
 
@@ -246,7 +246,7 @@ mod tests {
             ("http://10.0.0.1/iqn.2026-11.io.blockyard:a/0", "does not begin"),
             ("iscsi://10.0.0.1/iqn.2026-11.io.blockyard:a", "other parts"),
             ("iscsi://10.0.0.1/iqn.2026-11.io.blockyard:a/0/1", "other parts"),
-            ("iscsi://a:secret@10.0.0.1/iqn.2026-11.io.blockyard:a/0", "never part of it"),
+            ("iscsi://a:secret@10.0.0.1/iqn.2026-11.io.blockyard:a/0", "must not contain a secret"),
             ("iscsi://@10.0.0.1/iqn.2026-11.io.blockyard:a/0", "empty"),
             ("iscsi://10.0.0.1,10.0.0.1/iqn.2026-11.io.blockyard:a/0", "twice"),
             ("iscsi://host/iqn.2026-11.io.blockyard:a/0", "IP address"),

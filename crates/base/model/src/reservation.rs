@@ -102,12 +102,12 @@ impl ReservationKind {
     #[must_use]
     pub const fn rule(self) -> &'static str {
         match self {
-            Self::Reserve => "only the session of the holder reads and writes",
-            Self::WriteExclusive => "only the holder writes",
-            Self::ExclusiveAccess => "only the holder reads and writes",
-            Self::WriteExclusiveRegistrantsOnly | Self::WriteExclusiveAllRegistrants => "only who is registered writes",
+            Self::Reserve => "only the session of the holder may read and write",
+            Self::WriteExclusive => "only the holder may write",
+            Self::ExclusiveAccess => "only the holder may read and write",
+            Self::WriteExclusiveRegistrantsOnly | Self::WriteExclusiveAllRegistrants => "only registrants may write",
             Self::ExclusiveAccessRegistrantsOnly | Self::ExclusiveAccessAllRegistrants => {
-                "only who is registered reads and writes"
+                "only registrants may read and write"
             }
         }
     }
@@ -162,7 +162,7 @@ mod tests {
         };
         let told = report.description().expect("it is reserved");
         let words =
-            "write exclusive, registrants only, held by iqn.a with key 00000000000000ab: only who is registered writes";
+            "write exclusive, registrants only, held by iqn.a with key 00000000000000ab: only registrants may write";
         assert_eq!(told, words);
         let kept = |report: &ReservationReport, who: &str| report.denied_access(&[who.to_owned()]);
         let each = |report: &ReservationReport| ["iqn.a", "IQN.B", "iqn.c"].map(|who| kept(report, who));

@@ -43,8 +43,8 @@ impl FromStr for Role {
 
     fn from_str(text: &str) -> Result<Self, Refusal> {
         Self::ALL.into_iter().find(|role| role.word() == text).ok_or_else(|| {
-            let message = format!("{} is no role", quoted(text));
-            Refusal::new(code::WORD_UNKNOWN, message, "viewer, operator or admin")
+            let message = format!("unknown role {}", quoted(text));
+            Refusal::new(code::WORD_UNKNOWN, message, "write viewer, operator or admin")
         })
     }
 }

@@ -27,8 +27,8 @@ impl Secret {
         }
         Err(Refusal::new(
             code::SECRET_INVALID,
-            format!("a secret of {} bytes is not taken", bytes.len()),
-            "use 12 to 255 bytes (Windows takes 12 to 16)",
+            format!("a secret of {} bytes is not accepted", bytes.len()),
+            "use 12 to 255 bytes (Windows accepts 12 to 16)",
         ))
     }
 

@@ -17,8 +17,8 @@ impl FromStr for SessionNumber {
     type Err = Refusal;
     fn from_str(text: &str) -> Result<Self, Refusal> {
         text.parse().map(Self).map_err(|_| {
-            let message = format!("{} is not the number of a session", quoted(text));
-            Refusal::new(code::IDENTIFIER_INVALID, message, "blockyard session list shows them")
+            let message = format!("{} is not a session number", quoted(text));
+            Refusal::new(code::IDENTIFIER_INVALID, message, "see blockyard session list")
         })
     }
 }

@@ -41,7 +41,7 @@ pub(crate) fn in_order<T: PartialOrd>(
     match (least, most) {
         ((low, Some(least)), (high, Some(most))) if least > most => {
             let message = format!("{low} of {} is more than {high} of {}", shown(&least), shown(&most));
-            Err(Refusal::new(code::SETTING_INVALID, message, "lower the one or raise the other"))
+            Err(Refusal::new(code::SETTING_INVALID, message, format!("lower {low} or raise {high}")))
         }
         _ => Ok(()),
     }

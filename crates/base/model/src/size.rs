@@ -228,7 +228,7 @@ impl serde::de::Visitor<'_> for Visitor {
     }
 
     fn visit_i64<E: serde::de::Error>(self, bytes: i64) -> Result<Size, E> {
-        u64::try_from(bytes).map(Size).map_err(|_| E::custom("a size is not negative"))
+        u64::try_from(bytes).map(Size).map_err(|_| E::custom("a size must not be negative"))
     }
 
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Size, E> {

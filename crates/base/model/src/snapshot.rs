@@ -38,7 +38,7 @@ impl FromStr for SnapshotName {
         });
         parsed.ok_or_else(|| {
             let hint = "write POOL/VOLUME@SNAPSHOT, such as tank/vm1@monday";
-            Refusal::new(code::NAME_INVALID, format!("{} is not a snapshot's name", quoted(text)), hint)
+            Refusal::new(code::NAME_INVALID, format!("{} is not a snapshot name", quoted(text)), hint)
         })
     }
 }
@@ -80,7 +80,7 @@ impl fmt::Display for SnapshotLock {
         match self {
             Self::Unlocked => f.pad("-"),
             Self::Until(time) => f.pad(&time.to_string()),
-            Self::Permanent => f.pad("for ever"),
+            Self::Permanent => f.pad("permanent"),
         }
     }
 }
@@ -126,7 +126,7 @@ pub enum SnapshotState {
 impl fmt::Display for SnapshotState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Available => f.pad("whole"),
+            Self::Available => f.pad("available"),
             Self::Deleting { percent } => f.pad(&format!("deleting, {percent} %")),
         }
     }

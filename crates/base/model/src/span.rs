@@ -71,7 +71,7 @@ impl FromStr for Span {
         let span = number.parse::<u64>().ok().zip(millis).and_then(|(number, millis)| number.checked_mul(millis));
         span.map(Self).ok_or_else(|| {
             let hint = "write a number with a unit, such as 20ms, 5s, 90min, 2h or 7d";
-            Refusal::new(code::TIME_INVALID, format!("{} is not a span of time", quoted(text)), hint)
+            Refusal::new(code::TIME_INVALID, format!("{} is not a time span", quoted(text)), hint)
         })
     }
 }

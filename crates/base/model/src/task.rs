@@ -71,12 +71,12 @@ impl TaskStage {
         match self {
             Self::Receiving => "the initiator",
             Self::Waiting => "other commands",
-            Self::Limit => "its volume's limit",
-            Self::Cache => "room in the write cache",
-            Self::Rebuild => "a rebuild of its pool",
+            Self::Limit => "QoS limit",
+            Self::Cache => "write cache space",
+            Self::Rebuild => "rebuild of its pool",
             Self::Disk => "a disk",
             Self::Running => "the volume",
-            Self::Answering => "its answer to be taken",
+            Self::Answering => "transmission of the response",
         }
     }
 }

@@ -81,7 +81,7 @@ pub const VOLUME_SETTINGS: [(&str, &str); 9] = [
     ("read-ahead", "off, adaptive, or a size from 4KiB to 64MiB"),
     ("iops", "a number above zero, or off"),
     ("bandwidth", "a rate such as 100MiB/s, or off"),
-    ("burst", "a span of at most an hour such as 100ms"),
+    ("burst", "a time span of at most 1h, such as 100ms"),
     ("guarantee-iops", "a number above zero, or off"),
     ("priority", "a number from 1 to 10000"),
     ("removable", "yes or no"),

@@ -242,7 +242,7 @@ Example:
     /// Snapshots: create, list, lock, delete
     #[command(subcommand, after_help = "Example:\n  blockyard snapshot create tank/vm1@monday")]
     Snapshot(SnapshotCommand),
-    /// Hosts: add, list, show, change, refused, explain, remove
+    /// Hosts: add, list, show, change, denied, explain, remove
     #[command(subcommand, after_help = "Example:\n  blockyard host list")]
     Host(HostCommand),
     /// Groups of hosts: add, list, join, leave, remove

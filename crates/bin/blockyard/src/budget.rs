@@ -56,6 +56,7 @@ impl MemoryBudget {
             None => BUFFERS.bytes().min(limit / 4).max(buffers_min),
         };
         let cache_bytes = match cache {
+            // On a tiny machine the minimum of the buffers may exceed the limit.
             Some(chosen) => fit("cache", chosen, (limit - limit / 4).saturating_sub(buffer_bytes)),
             None => limit / 4,
         };
@@ -77,6 +78,7 @@ fn problem(reduced: &[Reduced], limited_by: &str, limit: Size) -> Option<Problem
     let each = |say: fn(&Reduced) -> String| reduced.iter().map(say).collect::<Vec<_>>().join(", ");
     let chosen = each(|one| format!("{} of {}", one.setting, one.chosen.iec()));
     let used = each(|one| format!("{} for {}", one.used.iec(), one.setting));
+    // Rounded down to MiB, so that the suggested value fits.
     let fits = each(|one| format!("{} = \"{}MiB\"", one.setting, one.used.bytes() >> 20));
     let verb = if reduced.len() == 1 { "does" } else { "do" };
     (!reduced.is_empty()).then(|| Problem {

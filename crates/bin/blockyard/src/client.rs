@@ -203,6 +203,7 @@ impl Answer {
         let noun = self.key.replace('_', " ");
         let are = if left == 1 { "is" } else { "are" };
         let how = match total {
+            // Beyond the maximum of the API no limit shows the whole list.
             ..=LIMIT_MAX => format!("see all with --limit {total}"),
             _ => "narrow the list with --search".to_owned(),
         };
@@ -212,6 +213,7 @@ impl Answer {
 
 /// Percent-encodes text for a query.
 pub(crate) fn escaped(text: &str) -> String {
+    // Unreserved characters (RFC 3986 §2.3), and the slash, which a query may contain (§3.4).
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
     text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }

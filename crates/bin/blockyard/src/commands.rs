@@ -92,6 +92,7 @@ pub(crate) fn run(command: Command, global: &Global) -> Result<(), Failure> {
         | Command::Ready(_)
         | Command::Lab(_)
         | Command::Completion { .. }
+        // `main::run` has handled them before a client exists.
         | Command::Manual { .. } => unreachable!("these need no daemon and run before"),
     }
 }

@@ -117,6 +117,7 @@ impl Config {
     /// *Errors*: one sentence with the line of the file.
     pub(crate) fn load(options: &ServeOptions, socket: Option<PathBuf>) -> Result<Self, Failure> {
         let file = options.config.as_deref().map_or_else(|| Ok(File::default()), read)?;
+        // A list of the command line replaces the list of the file, so that an option can also remove a portal.
         let portals: Vec<SocketAddr> = match (options.portals.is_empty(), file.portal.is_empty()) {
             (false, _) => options.portals.iter().map(|portal| portal.0).collect(),
             (true, false) => file.portal.iter().map(|portal| portal.address.0).collect(),

@@ -1,7 +1,7 @@
 //! Confinement of the daemon, and its requests to the privileged helper (docs/adr/0019-process-model.md).
 //!
-//! `serve` calls [`Tie::hold`] first, [`confine`] when the state folder, the key and the socket are open and while
-//! there is one thread, and [`seal`] when the rings exist. Nothing here may read data from the network.
+//! `serve` calls [`PrivilegedConnection::hold`] first, [`confine`] when the state folder, the key and the socket are
+//! open and while there is one thread, and [`seal`] when the rings exist. Nothing here may read data from the network.
 
 mod calls;
 mod client;
@@ -39,6 +39,7 @@ impl PrivilegedConnection {
         };
         let tied = Self {
             helper,
+            // At least 3: lower numbers are the standard streams, which other code replaces or closes.
             socket: rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3).map_err(|errno| failed(errno.into()))?,
         };
         // Fails for anything but a socket, such as the terminal of a user who typed `--under`.

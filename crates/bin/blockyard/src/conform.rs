@@ -98,6 +98,7 @@ pub(crate) fn test_target(options: &TargetOptions) -> Result<TestTarget, Failure
             let ways = ["BLOCKYARD_MUTUAL_SECRET", "--mutual-secret-file"];
             credential(user, who.mutual_secret_file.as_deref(), ways)
         });
+        // MD5 is the one algorithm that every implementation of CHAP has (RFC 1994 §3).
         let weakest = who.chap_algorithm.map_or(Algorithm::Md5, Algorithm::from);
         aim.auth = InitiatorAuth::chap(own, target.transpose()?, weakest).map_err(|why| usage(&why))?;
     }

@@ -138,6 +138,7 @@ impl Target {
 /// Returns short login commands for open-iscsi, Windows, ESXi and qemu.
 pub(crate) fn lines(seen: &PresentationReport) -> String {
     let chap = (seen.chap_user.clone(), seen.mutual_chap_user.clone());
+    // Without initiators and host the lines keep their placeholders.
     let view = View::new(&[], chap, std::slice::from_ref(seen));
     let blocks = [
         ("Linux (open-iscsi)", linux::log_in(&view)),

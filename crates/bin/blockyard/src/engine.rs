@@ -69,6 +69,7 @@ impl Shards {
     ///
     /// *Errors*: the kernel refused further work of one of them.
     pub(crate) fn join(self) -> Result<(), Refusal> {
+        // All are told before the first is joined, so that they stop at the same time.
         self.0.iter().for_each(Shard::stop);
         self.0.into_iter().try_for_each(|shard| shard.join().map_err(|error| refused(&error)))
     }
@@ -88,6 +89,7 @@ fn launch(
             Io::Uring | Io::Auto => "io_uring",
         }
         .to_owned();
+        // Taken before `start`, which consumes the world.
         let stopped = world.stopped();
         let shard = ticket.start(world);
         match orders {
@@ -112,6 +114,7 @@ fn interface(choice: IoChoice) -> Io {
 /// not report them.
 fn addresses() -> (Vec<LocalAddress>, Receiver<Vec<LocalAddress>>) {
     let (tell, changes) = mailbox::channel();
+    // A failed send ends the watching thread: the data plane is gone.
     let addresses = watch_addresses(move |addresses| tell.send(addresses).is_ok()).unwrap_or_else(|error| {
         tracing::warn!(%error, "the network addresses and links of this machine cannot be read");
         Vec::new()

@@ -102,6 +102,7 @@ pub(crate) fn of_usage(error: &Error) -> Result<(), Failure> {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         return put(&error.to_string());
     }
+    // Parsers of option values fail with a refusal, which is a sentence already.
     if let Some(refusal) = error.source().and_then(|source| source.downcast_ref::<Refusal>()) {
         return Err(Failure::usage(refusal));
     }
@@ -157,6 +158,7 @@ fn command_asked() -> (String, Command) {
     root.build();
     let mut at = &root;
     let mut words = vec![root.get_name().to_owned()];
+    // A value that equals the name of a command leads to a less exact hint, and no more.
     for argument in std::env::args().skip(1) {
         if let Some(inner) = at.find_subcommand(&argument) {
             words.push(inner.get_name().to_owned());

@@ -147,6 +147,7 @@ fn measure(
     let run = measured(scenario, means, keeping.out.as_deref(), global)?;
     let rows = run.points.iter().map(row).collect();
     Output::new(global).lines(&Rows { header: HEADER, rows })?;
+    // Rounds without verification have no result, so none of them stays none.
     let mut proof: Option<Verification> = None;
     for found in run.points.iter().flat_map(|point| &point.samples).filter_map(|sample| sample.proof.clone()) {
         proof.get_or_insert_default().add(found);
@@ -192,6 +193,7 @@ fn measured(scenario: Scenario, means: &TestResources, out: Option<&Path>, globa
     // An error counts as incomplete.
     let complete = *end.as_ref().unwrap_or(&false);
     let run = Run { format: FORMAT, scenario, machine, begun, complete, points };
+    // Written even after an error: hours of measurements must not be lost.
     if let Some(out) = out {
         fs::write(out, serde_json::to_string(&run)?).with_context(|| format!("cannot write {}", out.display()))?;
     }
@@ -251,6 +253,7 @@ impl Progress {
                 let _ = tell.send(());
                 loop {
                     stops.next().await;
+                    // The flag guards no other data, so no ordering is needed.
                     told.store(true, Relaxed);
                 }
             })

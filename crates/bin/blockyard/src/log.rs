@@ -44,6 +44,7 @@ pub(crate) fn start(filter: &str, form: LogForm) -> Result<LastLines, Failure> {
         // The kept lines have no color codes, whatever stderr is.
         false,
     );
+    // The rate limit vetoes an event for both writers, so memory and stderr have the same lines.
     tracing_subscriber::registry().with(filter).with(LogRateLimit::default()).with(lines).with(kept).init();
     Ok(last)
 }
@@ -78,6 +79,7 @@ struct Cause {
 impl LogRateLimit {
     /// Counts a line of a call site. Returns whether it may be written, and the dropped lines of windows that are over.
     fn count(&self, cause: Identifier, now: Instant, said: impl FnOnce() -> String) -> (bool, Vec<(u64, String)>) {
+        // The counters stay usable after a panic: the worst is one line too many.
         let mut causes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut left_out = Vec::new();
         // Removing all windows that are over bounds the map to the call sites of one second.

@@ -106,6 +106,7 @@ impl Output {
 /// Writes text to stdout. A reader that has closed the pipe (`| head`) is no failure.
 pub(crate) fn put(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
+    // Flushed here, since an error of the flush at exit would be lost.
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             let message = format!("the output cannot be written: {error}");

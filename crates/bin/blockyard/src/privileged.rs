@@ -1,7 +1,7 @@
 //! Privileged helper: the process that `blockyard serve` starts as (docs/adr/0019-process-model.md).
 //!
 //! It starts the same program as the confined daemon, answers its requests over a socket pair, forwards signals, and
-//! exits with the daemon's status. Requests that a disk can block run on threads of their own ([`desks`]). The helper
+//! exits with the daemon's status. Requests that a disk can block run on threads of their own ([`workers`]). The helper
 //! must never read from the network, never exit because of a request of the daemon, and never do anything that
 //! [`policy`] does not allow.
 
@@ -54,6 +54,7 @@ const COMPLAINTS_MAX: u64 = 10;
 pub(crate) fn run(config: &Config) -> Result<(), Failure> {
     // No core dump: secrets never enter this process, but the configuration and paths do.
     let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
+    // One thread suffices: every verb that can block runs on a worker thread.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| unable("an event queue", &error))?;
     let status = runtime.block_on(serve(config))?;
@@ -65,6 +66,7 @@ async fn serve(config: &Config) -> Result<ExitStatus, Refusal> {
     // Packets keep request boundaries, so that a damaged request cannot desynchronize the stream.
     let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
     let (ours, theirs) = pair.map_err(|error| unable("a socket pair", &error))?;
+    // Installed before the daemon starts: a signal in between would end the helper, and the daemon by its death signal.
     let mut signals = Signals::heard().map_err(|error| unable("signals", &error))?;
     let line = RequestSocket::new(ours).map_err(|error| unable("an event queue", &error))?;
     // The daemon cannot change owners after it has dropped its privileges.
@@ -92,6 +94,7 @@ async fn serve(config: &Config) -> Result<ExitStatus, Refusal> {
     loop {
         tokio::select! {
             status = daemon.wait() => return status.map_err(|error| unable("the status of the daemon", &error)),
+            // Nothing polls for a daemon that was not told to end: `wait` reports its end.
             _ = look.tick(), if is_told_to_end || !is_open => match daemon.id().and_then(zombie) {
                 Some(status) if zombie_looks == ZOMBIE_LOOKS => {
                     eprintln!("blockyard: the daemon has exited; the kernel keeps its threads until a disk responds");
@@ -108,6 +111,7 @@ async fn serve(config: &Config) -> Result<ExitStatus, Refusal> {
             packet = line.receive(), if is_open => match packet {
                 Ok(Some(packet)) => office.answer(packet).await,
                 // The daemon has closed its end, so it is about to exit.
+                // The branch is switched off, since a closed socket is always readable.
                 Ok(None) | Err(_) => is_open = false,
             },
         }
@@ -122,6 +126,7 @@ fn start(theirs: OwnedFd) -> std::io::Result<Child> {
     let mut arguments = std::env::args_os();
     let name = arguments.next().unwrap_or_else(|| "blockyard".into());
     let mut command = std::process::Command::new(SELF);
+    // With this number the daemon detects that its helper ended before the death signal was set.
     command.arg0(name).args(arguments).arg("--under").arg(getpid().to_string()).stdin(Stdio::from(theirs));
     // systemd named this process in `WATCHDOG_PID`, but the daemon feeds the watchdog, and its number is not known yet.
     // A `WATCHDOG_PID` of another process is left alone.
@@ -157,6 +162,7 @@ impl RequestServer {
             Ok(request) => request,
             Err((number, why)) => {
                 self.log_malformed(&why);
+                // Answered all the same: the daemon would wait for its timeout.
                 return self.line.send(&Answer { number, outcome: Outcome::Refused { reason: why } }, None).await;
             }
         };
@@ -167,6 +173,7 @@ impl RequestServer {
             return self.programs.start(verbs, desks, verb, number, &line).await;
         }
         // Requests run concurrently, up to the limit of permits.
+        // While all permits are taken no further packet is received, so the requests wait in the socket.
         let Ok(place) = self.places.clone().acquire_owned().await else { return };
         tokio::spawn(async move {
             let _place = place;
@@ -210,6 +217,7 @@ fn zombie(process: u32) -> Option<ExitStatus> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The name is in parentheses and may contain spaces and parentheses itself, hence the search from the right.
     let fields = stat.rsplit_once(") ")?.1;
+    // The field has the format of waitpid(2), as `from_raw` expects.
     let code = fields.split_whitespace().last()?.parse().ok()?;
     fields.starts_with('Z').then(|| ExitStatus::from_raw(code))
 }

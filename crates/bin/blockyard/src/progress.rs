@@ -39,6 +39,7 @@ impl WaitTimeout {
             let hint = "it continues; see blockyard operation list, or wait longer";
             return Err(Refusal::new(code::TIMED_OUT, message, hint).into());
         }
+        // The last sleep ends with the timeout, not an interval later.
         std::thread::sleep(left.min(INTERVAL));
         Ok(())
     }
@@ -64,6 +65,7 @@ pub(crate) fn follow(client: &Client, pool: &Name, shown: bool, patience: WaitTi
         let step = progress.percent() / 10;
         match &bar {
             Some(bar) => show(bar, what, &progress),
+            // One line for every ten percent, so that a log of hours stays short.
             None if shown && told != Some(step) => {
                 eprintln!("pool {pool}: {}", sentence(what, &progress));
                 told = Some(step);

@@ -26,6 +26,7 @@ pub(crate) fn run(options: &RecoverOptions, global: &Global) -> Result<(), Failu
         for found in state_copies(&read(disk)?) {
             // A torn or foreign copy is skipped: each disk has several.
             let Some(copy) = Copy::parse(&found.bytes) else { continue };
+            // Healthy disks hold the same copies, so equal ones are listed once with all their disks.
             match listed.iter_mut().find(|known| known.copy == copy) {
                 Some(known) => known.disks.push(disk.clone()),
                 None => listed.push(Listed { copy, disks: vec![disk.clone()] }),

@@ -68,11 +68,13 @@ pub(crate) fn serve(options: &ServeOptions, socket: Option<PathBuf>) -> Result<(
 async fn run(config: Config, last_lines: LastLines, tie: Option<PrivilegedConnection>) -> Result<(), Refusal> {
     // The state folder is locked first: its owner also owns the disks, so two daemons never write to one pool.
     let store = open_store(&config)?;
+    // Bound before the confinement, which allows only removals in the folder of the socket.
     let mut listening = api::listen(&config.settings.socket)?.with_log(last_lines);
     if let Some(web) = config.web.clone() {
         listening = listening.with_web(web);
     }
     let confinement = confine(&config, tie)?;
+    // Before the engine starts: a signal during a long opening of pools must not end the daemon in the middle.
     let mut asked = StopSignals::install().map_err(|error| {
         Refusal::new(code::IO_FAILED, format!("cannot install signal handlers: {error}"), "start again")
     })?;
@@ -97,6 +99,7 @@ async fn run(config: Config, last_lines: LastLines, tie: Option<PrivilegedConnec
     };
     tracing::info!(version = env!("CARGO_PKG_VERSION"), socket = %control.core.settings().socket.display(), "serving");
     budget::notice(&control, &reduced, found.smallest());
+    // The watchdog skips its checks once this is true.
     let (stopping, stops) = tokio::sync::watch::channel(false);
     let feeding = tokio::spawn(pulse.feed(stops));
     let watching = tokio::spawn(control.memory.clone().watch(found, memory.cache_bytes));

@@ -38,6 +38,7 @@ pub(crate) fn end_by_force_after(most: Duration) {
         tracing::error!(seconds = most.as_secs(), "the daemon did not stop in time; exiting now");
         exit(i32::from(UNENDED));
     };
+    // The stop continues without a deadline: the service manager has one of its own.
     if let Err(error) = thread::Builder::new().name("stop".to_owned()).spawn(watch) {
         tracing::warn!(%error, "the shutdown timeout cannot be enforced");
     }

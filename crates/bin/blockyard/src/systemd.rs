@@ -72,6 +72,7 @@ impl Watchdog {
     pub(crate) async fn feed(self, stopping: watch::Receiver<bool>) {
         let Some(period) = sd_notify::watchdog_enabled() else { return std::future::pending().await };
         // Three attempts in one watchdog period, so that a single late answer does not restart the daemon.
+        // A period of zero would panic.
         let step = (period / 3).max(Duration::from_millis(1));
         let mut ticks = interval(step);
         // After a delay the ticks must not come in a burst.
@@ -98,6 +99,7 @@ impl Watchdog {
 
     async fn privileged_answers(&self) -> bool {
         let Some(helper) = self.helper.clone() else { return true };
+        // The client blocks its thread until the helper answers.
         tokio::task::spawn_blocking(move || helper.answers()).await.unwrap_or_default()
     }
 }

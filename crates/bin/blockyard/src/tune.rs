@@ -127,6 +127,7 @@ impl Advice {
 
     /// Makes the change depend on the administrator's consent.
     fn asking(self, note: impl Into<String>) -> Self {
+        // Without a change there is nothing to consent to.
         if self.verdict == Verdict::Ok {
             return self;
         }

@@ -44,12 +44,14 @@ impl User {
 
     /// Changes this process, which has one thread, to the user, without supplementary groups.
     pub(crate) fn take(&self) -> io::Result<()> {
+        // Also for an ordinary user, who could not change groups.
         if geteuid().as_raw() == self.uid {
             return Ok(());
         }
         let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
         // Groups first, user last: after the user has changed, the process may no longer change its groups.
         set_thread_groups(&[])?;
+        // The saved IDs, too: with a saved ID of root the process could become root again.
         set_thread_res_gid(gid, gid, gid)?;
         Ok(set_thread_res_uid(uid, uid, uid)?)
     }
@@ -69,6 +71,7 @@ pub(crate) fn prepare(user: &User, state: &Path, key: Option<&Path>, socket: &Pa
     while let Some(folder) = folders.pop() {
         own(&folder)?;
         for entry in fs::read_dir(&folder)? {
+            // The type of the entry itself: a link to a folder changes its owner and is not followed.
             let entry = entry?;
             match entry.file_type()?.is_dir() {
                 true => folders.push(entry.path()),

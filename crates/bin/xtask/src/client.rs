@@ -62,6 +62,7 @@ impl Caller {
         }
         socket.connect_timeout(&portal.into(), Duration::from_secs(10))?;
         let socket = TcpStream::from(socket);
+        // Otherwise a small command could wait for the acknowledgement of the one before (Nagle's algorithm).
         socket.set_nodelay(true)?;
         socket.set_nonblocking(true)?;
         Ok(socket)
@@ -160,6 +161,7 @@ impl Client {
         if self.receive()? {
             return Ok(());
         }
+        // With data left to send, space in the socket is awaited as well.
         let interest = if self.connection.wants_to_send() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
         look(&mut [PollFd::new(&self.socket, interest)], limit)?;
         self.receive()?;
@@ -244,6 +246,7 @@ impl Client {
             let last = data.first_chunk().context("READ CAPACITY (16) is short")?;
             let block_bytes =
                 data.get(8..12).and_then(|bytes| bytes.first_chunk()).context("READ CAPACITY (16) is short")?;
+            // The response has the address of the last block, not the number of blocks.
             (self.blocks, self.block_bytes) = (u64::from_be_bytes(*last) + 1, u32::from_be_bytes(*block_bytes));
             return Ok(());
         }
@@ -255,6 +258,7 @@ impl Client {
             let mut slices = SendSlices::new();
             self.connection.gather(&mut slices);
             let sent = self.socket.write_vectored(&slices);
+            // The slices borrow the connection, which the outcome of the send changes.
             drop(slices);
             match sent {
                 Ok(sent) => self.connection.handle_transmitted(sent),

@@ -173,6 +173,7 @@ fn run_all(units: &[Paths], names: &BTreeSet<String>, bench: Bench<'_>) -> Resul
 fn run_one(urls: &[String], name: &str, bench: Bench<'_>, limit: Duration) -> Result<Outcome> {
     let empty = tempfile::tempdir_in(bench.scratch)?;
     let mut command = Command::new(bench.suite);
+    // Without these options the suite skips every test that overwrites data.
     command
         .args(["--dataloss", "--allow-sanitize"])
         .arg(format!("--test=ALL.{name}"))

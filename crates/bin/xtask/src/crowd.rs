@@ -116,6 +116,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let begin = Instant::now();
     // A legitimate login must succeed during the attack.
     let late = Client::log_in(hall.unit(LATE)?, LATE);
+    // The attack still runs while the login is timed.
     let welcome = begin.elapsed();
     let harm = attack.end()?;
     println!("attack         {harm}");

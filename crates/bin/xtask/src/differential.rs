@@ -78,6 +78,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
         for number in numbers {
             sides.compare(StreamPosition { seed, number }, &table, &mut tally, options.trace)?;
         }
+        // A reservation that is left over would refuse the reads of the comparison.
         sides.level()?;
         tally.unequal_contents += usize::from(!sides.contents_are_equal(seed)?);
     }
@@ -106,6 +107,7 @@ impl Tally {
             rows().for_each(|(row, times)| println!("{times:7} {}", row.id));
         }
         let mut stale = 0;
+        // A short run does not reach every row, so only a long one can show that a row is stale.
         for (row, _) in rows().filter(|&(_, &times)| times == 0 && self.commands >= LONG) {
             println!("FAILED `{}` in {TABLE} explains nothing", row.id);
             stale += 1;
@@ -153,6 +155,7 @@ impl Sides {
         let (ours, theirs) = (sent(self.ours.send(&request))?, sent(self.theirs.send(&request))?);
         tally.commands += 1;
         let mut differences = ours.differences(&theirs);
+        // A side that refused the command has not changed its blocks; `mend` handles that case.
         if ours.end == "good" && theirs.end == "good" && !self.are_alike_after(&request)? {
             differences.push(Aspect::Contents);
         }
@@ -177,6 +180,7 @@ impl Sides {
             return Ok(true);
         }
         for (lba, blocks) in request.surroundings() {
+            // A read beyond the end would be refused, and would compare nothing.
             let (nexus, blocks) = (request.nexus, u32::try_from(blocks.min(BLOCKS.saturating_sub(lba)))?);
             let (ours, theirs) = (self.ours.read(nexus, lba, blocks)?, self.theirs.read(nexus, lba, blocks)?);
             // A unit attention or a reservation prevents the read on both sides.
@@ -189,6 +193,7 @@ impl Sides {
 
     /// Makes both sides equal again after one of them may have executed a command that the other refused.
     fn mend(&mut self, request: &Request, answers: [&Answer; 2]) -> Result<()> {
+        // The session after a lost connection has unit attentions pending.
         if request.changes != Changes::Nothing || answers.iter().any(|answer| answer.is_last()) {
             self.level()?;
         }

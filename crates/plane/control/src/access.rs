@@ -46,7 +46,9 @@ impl Access {
         // Durable first: after a crash the next start applies what was committed.
         self.core.commit(turn, |state| *state = next)?;
         let applied = self.apply().await;
+        // A refused order has changed nothing in the data plane, so the state of before is true again.
         self.core.or_restore(turn, applied, &before)?;
+        // Only now, because an assignment that was rolled back is no event.
         replaced.iter().for_each(|lun| self.raise_replaced(lun));
         Ok(())
     }
@@ -66,6 +68,7 @@ impl Access {
             .filter(|portal| portal.state == PortalState::Open)
             .map(|portal| portal.address)
             .collect();
+        // No await between reading the state and sending the order: a later order never carries an older state.
         let mut access = self.core.state().access(&open);
         // The sense data of LUNs in closed pools depends on whether an operator is needed.
         self.closed_pools.mark(&mut access);

@@ -18,6 +18,7 @@ impl BackingIdentity {
     /// Returns the medium that `path` leads to; a loop device over a file counts as the file. `None` when there
     /// is nothing.
     pub(crate) fn at(path: impl AsRef<Path>) -> Option<Self> {
+        // `metadata` follows links such as those in /dev/disk/by-id, so all names of a device give one identity.
         let meta = fs::metadata(path).ok()?;
         if !meta.file_type().is_block_device() {
             return Some(Self::of_file(&meta));

@@ -60,6 +60,7 @@ impl Control {
         let node = Subject::new(SubjectKind::Node, &control.core.settings.node);
         let sentence = format!("node {} started, version {}", control.core.settings.node, env!("CARGO_PKG_VERSION"));
         control.core.raise(event::NODE_STARTED, node.clone(), sentence);
+        // The store was opened before there was an event log, so its findings are raised now.
         for (code, sentence) in control.core.store.take_findings() {
             control.core.raise(code, node.clone(), sentence);
         }
@@ -91,6 +92,7 @@ impl Control {
     /// Adds the default target at the first start. It keeps its iSCSI name when the node is renamed, because
     /// hosts know it.
     fn add_default_target(&self, turn: &ChangeGuard<'_>) -> Result<(), Refusal> {
+        // Any target will do: an operator may have removed the default one, and it must not return.
         if !self.core.state().targets.is_empty() {
             return Ok(());
         }
@@ -108,6 +110,7 @@ impl Disks {
         // Some are open already when this runs after the start, as for an import.
         let open: BTreeSet<DiskName> =
             self.core.engine.disks(Order::Disks).await?.into_iter().filter_map(|disk| disk.name).collect();
+        // A snapshot, because every disk that is opened commits a new state.
         let state = self.core.state();
         let mut lost = Vec::new();
         // One limit for all disks together, so that the start is not delayed by each of them.
@@ -117,6 +120,7 @@ impl Disks {
                 lost.push(name.clone());
             }
         }
+        // One search for all lost disks, because a search inspects every disk of the folders.
         if lost.is_empty() { Ok(()) } else { self.open_elsewhere(turn, &lost).await }
     }
 
@@ -145,6 +149,7 @@ impl Disks {
         let relabelled = record.id.is_some() && report.label.disk() != record.id;
         if relabelled || record.identity.contradicts(&report.identity) {
             tracing::warn!(disk = %name, path = record.path, "another disk is in its place");
+            // An open disk is locked exclusively, so the search for the right one could not open it under its own name.
             self.core.engine.done(Order::CloseDisk { disk: name.clone() }).await?;
             return Ok(false);
         }
@@ -227,6 +232,7 @@ impl Pools {
                         Ok(()) => {}
                         // The disk belongs to another pool by now and is left alone.
                         Err(refusal) if refusal.code == code::POOL_OWNED => tracing::warn!(%disk, "{refusal}"),
+                        // Any other refusal may pass, such as of an unresponsive disk; the next start tries again.
                         Err(_) => wiped = false,
                     }
                 }
@@ -234,6 +240,7 @@ impl Pools {
             tracing::info!(pool = %pending.pool, wiped, "was being created or destroyed when the daemon stopped");
             if wiped {
                 self.core.commit(turn, |state| {
+                    // The labels are erased: with an identity on record a disk would look exchanged at the next start.
                     for disk in &pending.disks {
                         if let Some(record) = state.disks.get_mut(disk) {
                             record.id = None;
@@ -270,6 +277,7 @@ impl Pools {
     /// Records a pool that was just opened, and applies the policies of the pool and of its volumes.
     pub(crate) async fn settle(&self, turn: &ChangeGuard<'_>, pool: &PoolReport) -> Result<(), Refusal> {
         self.core.commit(turn, |state| state.learn(pool))?;
+        // After the record exists, because the policy is read from it.
         self.apply_policy(&pool.name).await?;
         self.volumes.apply_policies(turn, &pool.name).await
     }
@@ -280,6 +288,7 @@ impl Volumes {
     async fn open_all(&self) {
         for (name, record) in &self.core.state().volumes {
             if let Err(refusal) = self.core.engine.volume(Order::CreateVolume(record.spec(name))).await {
+                // A file that is absent is tried again by the reconcile loop.
                 tracing::error!(volume = %name, "{refusal}");
             }
         }
@@ -290,6 +299,7 @@ impl Access {
     /// Removes presentations of volumes that no longer exist. A pool that is not open proves nothing about its
     /// volumes.
     pub(crate) async fn drop_dangling(&self, turn: &ChangeGuard<'_>) -> Result<(), Refusal> {
+        // Pools before volumes: a pool that opens in between must not seem to have lost its volumes.
         let pools: BTreeSet<Name> =
             self.core.engine.pools(Order::Pools).await?.into_iter().map(|pool| pool.name).collect();
         let volumes: BTreeSet<(VolumeName, VolumeId)> = self
@@ -307,6 +317,7 @@ impl Access {
             None => state.volumes.get(volume).is_none_or(|record| record.id != id),
         };
         self.core.commit(turn, |state| {
+            // Moved out of the state, because the closure reads the rest of it.
             let mut presentations = std::mem::take(&mut state.presentations);
             presentations.retain(|presentation| {
                 let gone = gone(state, &presentation.volume, presentation.volume_id);

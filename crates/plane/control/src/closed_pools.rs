@@ -42,6 +42,7 @@ impl ClosedPools {
     pub(crate) fn mark(&self, access: &mut Access) {
         let pools = self.lock();
         for volume in access.absent.values_mut() {
+            // A volume without a pool waits for its file, which the reconcile loop tries again.
             let waiting = volume.name.pool().and_then(|pool| pools.get(pool));
             let needs_operator = waiting.is_some_and(|waiting| waiting.needs_operator);
             volume.absence = if needs_operator { Absence::NeedsOperator } else { Absence::Waits };

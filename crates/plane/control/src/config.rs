@@ -12,7 +12,7 @@
 //! again when it is refused. A document never destroys data: objects that it does not name stay, unless it
 //! prunes them, and disks, pools and volumes always stay.
 //!
-//! Users and alert receivers are kept by the front ends, above this crate. They take part as an [`Annex`]:
+//! Users and alert receivers are kept by the front ends, above this crate. They take part as [`ExternalSections`]:
 //! planned with the rest, changed before the access rules, and rolled back with them.
 
 pub(crate) mod access;

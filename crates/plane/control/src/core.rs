@@ -95,6 +95,7 @@ impl Core {
     ) -> Result<(), Refusal> {
         if done.is_err() {
             // The rolled-back mappings were never visible to a host, so `remember_luns` is bypassed.
+            // If this fails as well, its error is the one to report: state and data plane then differ.
             self.store.commit(before.clone())?;
         }
         done

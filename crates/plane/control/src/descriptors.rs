@@ -26,6 +26,7 @@ impl Descriptors {
     pub async fn watch(self: Arc<Self>) {
         let mut enough_since = None;
         loop {
+            // Between the two thresholds nothing is recorded, so that the alert does not flap.
             if descriptors::are_short() {
                 enough_since = None;
                 self.record(true);

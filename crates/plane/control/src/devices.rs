@@ -42,6 +42,7 @@ impl Devices {
     /// *Errors*: the machine does not list its devices. A device that cannot be inspected is listed as such.
     pub async fn list(&self) -> Result<Vec<BlockDeviceReport>, Refusal> {
         let machine = self.machine.clone();
+        // Reading sysfs and the udev database blocks, and this runtime has one thread.
         let found = tokio::task::spawn_blocking(move || machine.devices()).await;
         let found = found.map_err(|error| unreadable(&error.to_string()))?;
         let found = found.map_err(|error| unreadable(&error.to_string()))?;
@@ -127,6 +128,7 @@ async fn inspect(engine: &Engine, device: SystemDevice) -> BlockDeviceReport {
                 identity.serial = inside.serial.or(identity.serial);
                 identity.model = inside.model.or(identity.model);
                 identity.wwn = inside.wwn.or(identity.wwn);
+                // Only the data plane reads bays, so its values stand even where they are empty.
                 (identity.enclosure, identity.slot, identity.has_light) =
                     (inside.enclosure, inside.slot, inside.has_light);
                 // A label from the data plane is more reliable than the signature in the udev database.

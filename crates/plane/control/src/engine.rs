@@ -42,6 +42,7 @@ impl Engine {
         // A dropped receiver means that the caller was cancelled; the order runs to its end all the same.
         let call = Call::new(order, move |report| drop(reply.send(report)));
         self.0.send(call).map_err(|_| gone())?;
+        // A call that is dropped without an answer means that the data plane has ended.
         answer.await.map_err(|_| gone())?
     }
 

@@ -47,6 +47,7 @@ impl StandingEvents {
     /// Updates the standing events with the newest event.
     fn update(&mut self, number: u64, code: EventCode, subject: &Subject) {
         self.0.retain(|(topic, of), _| {
+            // Keys are topics of this table, inserted below, so the look-up succeeds.
             let stands = standing_conditions::of(*topic).expect("only what stands is kept");
             let ends = stands.ends.contains(&code) || stands.by_hand && code == event::ACKNOWLEDGED;
             // Endings are applied first: an event may end one topic of its subject and start another.
@@ -98,6 +99,7 @@ impl EventLog {
     /// ones.
     pub(crate) fn add(&self, store: &Store, raised: Vec<Raised>) -> Result<(), Refusal> {
         let mut kept = self.kept();
+        // Field by field, because `retain` below reads one of them while it changes another.
         let StoredEvents { events, unwritten, free, standing } = &mut *kept;
         for raised in raised {
             let (code, subject) = (raised.code, raised.subject.clone());
@@ -118,6 +120,7 @@ impl EventLog {
             return Ok(());
         }
         // After an error they stay in `unwritten`, and the next call writes them as well.
+        // Under the lock, so that two calls cannot write their events in the wrong order.
         store.keep_events(events, unwritten)?;
         unwritten.clear();
         Ok(())
@@ -177,6 +180,7 @@ fn enter(kept: &mut VecDeque<Event>, free: &mut u64, raised: Raised) -> u64 {
         return match kept.iter_mut().rev().find(is_same) {
             Some(same) => {
                 same.count += 1;
+                // The clock may have been set back; the time of an event only moves forward.
                 same.time = same.time.max(raised.time);
                 same.message = raised.sentence;
                 same.number

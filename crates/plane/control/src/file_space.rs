@@ -60,8 +60,10 @@ impl FileSpaceMonitor {
         let short: Vec<&FileSystemUse> = found.iter().filter(|below| below.is_short()).collect();
         // The first file stands for the file system, so that each is reported once.
         for below in &short {
+            // Each entry was created for a file, so there is a first one.
             self.notices.add(event::FILE_SYSTEM_FULL, below.files[0].clone(), below.problem());
         }
+        // The notices remember what was reported, so the monitor keeps no list of its own.
         let noticed = self.notices.all().into_keys().filter(|(code, _)| *code == event::FILE_SYSTEM_FULL);
         for (code, subject) in noticed.filter(|(_, subject)| short.iter().all(|below| below.files[0] != *subject)) {
             let sentence =

@@ -29,6 +29,7 @@ impl Status {
         findings.extend(paths(&self.sessions.list().await?, &self.access.portals()));
         findings.extend(self.isns.finding());
         findings.extend(denied_initiators(&self.refused_logins.list().await?));
+        // A stable sort, so findings of one grade keep the order above.
         findings.sort_by_key(|finding| Reverse(finding.grade));
         Ok(findings)
     }
@@ -103,6 +104,7 @@ fn pool(pool: &PoolReport) -> Vec<Finding> {
         let fix = "store only data there that can be lost, or copy it to a pool with redundancy";
         findings.push(Finding::warning(&subject, "has no redundancy: one failed disk loses all data", fix));
     } else if pool.spares.is_empty() {
+        // Not for RAID 0, where a spare has nothing to rebuild from.
         let fix = "add one with blockyard disk spare add DISK";
         findings.push(Finding::warning(&subject, "has no hot spare: a failed disk is not replaced automatically", fix));
     }

@@ -71,6 +71,7 @@ impl Health {
             .state()
             .disks
             .iter()
+            // The array that exports a remote disk sees to its health.
             .filter(|(_, it)| it.remote.is_none())
             .map(|(name, record)| (name.clone(), PathBuf::from(&record.path)))
             .collect();
@@ -128,6 +129,7 @@ fn device_of(path: &Path) -> Option<PathBuf> {
     let device = fs::canonicalize(path).ok()?;
     let entry = fs::canonicalize(Path::new("/sys/class/block").join(device.file_name()?)).ok()?;
     // `smartctl` addresses whole devices, not partitions.
+    // In sysfs the folder of a partition lies in that of its device.
     let whole = if entry.join("partition").exists() { entry.parent()?.file_name()? } else { entry.file_name()? };
     Some(Path::new("/dev").join(whole))
 }
@@ -188,6 +190,7 @@ async fn answer_of(mut child: Child) -> std::io::Result<(ExitStatus, Vec<u8>)> {
     if answer.len() as u64 > ANSWER_BYTES_MAX {
         return Err(std::io::Error::other(format!("its output exceeds {ANSWER_BYTES_MAX} bytes")));
     }
+    // Only now: a child with a full pipe would never exit.
     Ok((child.wait().await?, answer))
 }
 

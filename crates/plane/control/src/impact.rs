@@ -160,6 +160,7 @@ fn lost(before: &State, next: &State, ((from, to), target, (tag, tag_after)): Se
         return Some(format!("ends, and loses {}", volumes(seen.values().copied())));
     };
     let after = next.mappings_at(to, target, tag_after);
+    // Keyed by LUN and volume: a volume under another LUN is lost to a host that uses it.
     let gone: Vec<_> = seen.iter().filter(|(place, _)| !after.contains_key(place)).map(|(_, record)| *record).collect();
     // A writable presentation that becomes read-only.
     let shut = |(place, record): (&(u16, VolumeId), &&PresentationRecord)| {

@@ -58,6 +58,7 @@ impl IsnsRegistration {
 
     /// Wakes the registrar to compare again.
     pub(crate) fn wake(&self) {
+        // The permit is kept while the registrar is busy, so no change is missed.
         self.changed.notify_one();
     }
 
@@ -125,6 +126,7 @@ impl IsnsRegistration {
                 () = stopped(&mut stopping) => {}
             }
         }
+        // Withdrawn rather than left to expire, so that hosts do not try to log in to a stopped array.
         registrar.deregister().await;
     }
 }
@@ -172,6 +174,7 @@ impl RegistrationTask {
             self.conclude(wanted.server, told);
         }
         let server = wanted.server;
+        // After `deregister`, which clears it.
         self.wanted = Some(wanted);
         self.check_duplicates(server).await;
     }
@@ -182,6 +185,7 @@ impl RegistrationTask {
         if let Some((_, entity)) = self.known.as_ref().filter(|(known, _)| known == wanted) {
             let answer = exchange::connect(wanted.server.0).await?.ask(Request::Query(entity)).await?;
             let is_known = answer.has_attribute(Tag::ENTITY_IDENTIFIER).map_err(|violation| violation.to_string())?;
+            // Success alone is not enough, because a query without a match succeeds as well.
             if answer.status == Status::SUCCESSFUL && is_known {
                 return Ok(());
             }
@@ -234,6 +238,7 @@ impl RegistrationTask {
         let Some((DesiredRegistration { server, .. }, entity)) = self.known.take() else { return };
         let told = async { exchange::connect(server.0).await?.ask(Request::Deregister(&entity)).await };
         match told.await {
+            // No entry left to remove is as good as one removed.
             Ok(answer) if matches!(answer.status, Status::SUCCESSFUL | Status::NO_SUCH_ENTRY) => {
                 tracing::info!(%server, "iSNS registration removed");
             }

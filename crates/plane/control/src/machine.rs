@@ -68,6 +68,7 @@ impl Machine {
             .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
             .filter(|name| !is_no_disk(name))
             .collect::<Vec<_>>();
+        // `read_dir` has no order, and a disk is to keep its place in the list.
         names.sort();
         let used = DeviceUses::of(self);
         let links = self.links();
@@ -141,6 +142,7 @@ impl Machine {
             size: Size::new(sectors.saturating_mul(SECTOR_BYTES)),
             identity: DiskIdentity {
                 serial: asked.value("ID_SERIAL_SHORT").or_else(|| own("serial")),
+                // In the database underscores stand for the spaces of a model name.
                 model: asked.value("ID_MODEL").map(|model| model.replace('_', " ")).or_else(|| own("model")),
                 wwn: asked.value("ID_WWN_WITH_EXTENSION").or_else(|| own("wwid")),
                 rotational: text(&folder.join("queue/rotational")).map(|value| value == "1"),
@@ -167,6 +169,7 @@ impl Machine {
                 (LINKS.iter().position(|kind| name.starts_with(kind)).unwrap_or(LINKS.len()), entry.path())
             })
             .collect();
+        // By kind, then by name, so that the choice is the same each time.
         links.sort();
         let mut best = BTreeMap::new();
         for (_, link) in links {
@@ -219,6 +222,7 @@ impl DeviceUses {
         places.dedup();
         let mut uses = Vec::new();
         if let Some(first) = places.first() {
+            // There is a first place, so the difference cannot wrap.
             let more = match places.len() - 1 {
                 0 => String::new(),
                 1 => " and one place more".to_owned(),
@@ -252,6 +256,7 @@ fn mount(machine: &Machine, line: &str) -> Option<(String, PathBuf, String)> {
     // (proc(5)).
     let (own, told) = line.split_once(" - ")?;
     let mut own = own.split(' ').skip(2);
+    // `nth` skips the root of the mount.
     let (number, place) = (own.next()?, own.nth(1)?);
     let source = told.split(' ').nth(1)?;
     Some((number.to_owned(), real(machine, &unescaped(source)), unescaped(place)))
@@ -259,6 +264,7 @@ fn mount(machine: &Machine, line: &str) -> Option<(String, PathBuf, String)> {
 
 /// Decodes the octal escapes for white space in these tables (proc(5)).
 fn unescaped(text: &str) -> String {
+    // The backslash last: decoded first, it could form an escape that was none.
     [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
         .iter()
         .fold(text.to_owned(), |text, (number, is)| text.replace(number, is))

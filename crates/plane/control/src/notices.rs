@@ -36,6 +36,7 @@ impl Notices {
     pub fn add(&self, code: EventCode, subject: Subject, problem: Problem) {
         let Problem { subject: name, state, meaning, action, .. } = &problem;
         let sentence = format!("{name} is {state}: {meaning}; {action}");
+        // The lock is released with this statement, before the event is written to disk.
         let before = self.known().insert((code, subject.clone()), problem);
         // A repeated report updates the problem without another event.
         if before.is_none() {

@@ -112,6 +112,7 @@ fn of_group(pool: &PoolReport, label: &str, group: &GroupReport, begins: &StartT
     ];
     let report = |(kind, what, progress, began): (_, &str, Option<Progress>, _)| {
         let subject = Subject::pool(&pool.name);
+        // Events name the pool, not the group, so all groups of a pool share the start.
         let begun = begins.get(&(began, subject.clone())).copied();
         let id = OperationId::of_group(kind, &pool.name, label);
         let is_running = !pool.policy.repair.paused;

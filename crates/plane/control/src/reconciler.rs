@@ -141,6 +141,7 @@ impl Reconciler {
         if !is_news && seen.looked.is_some_and(|looked| looked.elapsed() < ROUND) {
             return Ok(());
         }
+        // Before the work, so that a round that fails is not repeated by each event of a host.
         seen.looked = Some(Instant::now());
         self.note_replaced(&mut seen.replaced);
         let pools = self.pools.list().await?;
@@ -159,6 +160,7 @@ impl Reconciler {
         // Listed again, because a spare may have changed the state of its pool.
         self.note_pool_states(&self.pools.list().await?, &mut seen.pools);
         let scrubs = self.scrubs.run_due(now(), &mut seen.overdue).await;
+        // Denied logins are recorded even where the schedule of scrubs has failed.
         scrubs.and(self.refused_logins.note().await)
     }
 
@@ -227,7 +229,7 @@ impl Reconciler {
                 // start.
                 (None, PoolState::Healthy | PoolState::Missing) | (_, PoolState::Rebuilding) => continue,
                 (_, PoolState::Failed) if pool.fenced.is_some() => continue,
-                // The return logic closed the failed pool in order to open it again.
+                // Pool recovery closed the failed pool in order to open it again.
                 (Some(PoolState::Failed), PoolState::Missing) => continue,
                 (_, PoolState::Healthy) if !pool.lost.is_empty() => {
                     let sentence = format!(

@@ -89,6 +89,7 @@ impl Recording {
 
 impl Drop for Recording {
     fn drop(&mut self) {
+        // A destructor cannot wait, and the answer is not needed.
         self.engine.send(Order::StopRecording { recording: self.number });
     }
 }

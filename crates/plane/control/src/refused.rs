@@ -53,6 +53,7 @@ impl RefusedLogins {
         }
         // The data plane continues to count from these.
         self.core.engine.done(Order::RememberRefused(logins.clone())).await?;
+        // Known as written, so the first comparison does not write them again.
         self.written.lock().await.logins = logins;
         Ok(())
     }
@@ -76,6 +77,7 @@ impl RefusedLogins {
 
     async fn write(&self, written: &mut Written) -> Result<(), Refusal> {
         let logins = self.list().await?;
+        // Before the write, so that a state disk that fails is not tried in each round.
         written.looked = Some(Instant::now());
         // An unchanged list is not written again.
         if logins != written.logins {

@@ -25,6 +25,7 @@ impl DiskPaths {
     /// Returns the path of the disk: by its label, or by serial number where it has none.
     pub(crate) fn path_of(&self, record: &DiskRecord) -> Option<&String> {
         match record.id {
+            // Where there is a label it decides alone, because a serial number does not tell the content.
             Some(id) => self.by_label.get(&id),
             None => self.by_serial.get(&record.identity.key()?),
         }
@@ -88,5 +89,6 @@ fn may_be_disk(entry: &DirEntry) -> bool {
 }
 
 fn path_text(entry: DirEntry) -> Option<String> {
+    // A path that is not UTF-8 cannot be recorded in the state.
     entry.path().into_os_string().into_string().ok()
 }

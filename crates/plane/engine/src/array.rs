@@ -22,8 +22,11 @@ use std::pin::Pin;
 use std::rc::{Rc, Weak};
 use volume::Window;
 
+/// Layers over a member disk.
+pub(crate) type MemberStack<W> = GroupCommit<Fenced<AbandonableDevice<Counted<Overlay<MemberDisk<W>>>>>>;
+
 /// A member disk in full: labels and catalogs at its ends, the data area of the array between them.
-pub(crate) type Disk<W> = Rc<GroupCommit<Fenced<AbandonableDevice<Counted<Overlay<MemberDisk<W>>>>>>>;
+pub(crate) type Disk<W> = Rc<MemberStack<W>>;
 
 /// Data area of a member disk, as the array sees it.
 pub(crate) type Member<W> = Window<Disk<W>>;

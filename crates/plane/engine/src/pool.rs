@@ -36,6 +36,7 @@ mod report;
 mod responsiveness;
 mod returning;
 mod scrub;
+mod silence_guard;
 mod snapshots;
 mod space;
 mod split;
@@ -344,7 +345,7 @@ impl<W: World> OpenPool<W> {
             array::interruptible(disk).interrupt();
         }
         self.tell_of_failure(group, member, error);
-        match self.pool.members().set_state(disk, unresponsive::recorded_state(error)).await {
+        match self.pool.members().set_state(disk, volume::MemberState::after(error)).await {
             Ok(()) => {
                 // The node's row follows the commit and precedes the answer to the write that the member missed (ADR
                 // 27).

@@ -42,6 +42,7 @@ impl IscsiName {
         if !text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-:_".contains(&byte)) {
             return Err(NameError::Character);
         }
+        // RFC 3722 folds case; behind the check of the characters only ASCII letters are affected.
         let name = text.to_ascii_lowercase();
         match name.split_once('.') {
             Some(("iqn", rest)) => check_authority(rest)?,

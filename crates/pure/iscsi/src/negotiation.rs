@@ -1,6 +1,6 @@
 //! Negotiation of operational parameters: the table of keys, and the state machine for both roles.
 //!
-//! Every key is a row in one table ([`key`]); [`Parley`] negotiates them in either role.
+//! Every key is a row in one table ([`key`]); [`Negotiation`] negotiates them in either role.
 //!
 //! *Source*: RFC 7143 §6.2, §13.
 

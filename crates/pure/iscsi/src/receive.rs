@@ -142,8 +142,8 @@ impl Limits {
     /// Length of padding and digest behind a payload in bytes.
     #[inline]
     fn trailer_bytes(&self, data_bytes: usize) -> usize {
-        let padding = data_bytes.next_multiple_of(4) - data_bytes;
         // Each segment is padded to a multiple of four bytes (RFC 7143 §11.1).
+        let padding = data_bytes.next_multiple_of(4) - data_bytes;
         if self.digests.data && data_bytes > 0 { padding + 4 } else { padding }
     }
 
@@ -176,6 +176,7 @@ impl Receive {
 
     /// Returns the memory for the next received bytes; never empty.
     pub(crate) fn space(&mut self) -> &mut [u8] {
+        // A payload that is being placed bypasses the buffer.
         if !matches!(self.stage, Stage::Placing(_)) {
             self.make_room();
         }
@@ -208,6 +209,7 @@ impl Receive {
             Stage::Asked { .. } => unreachable!("the caller says where a payload goes before it asks on"),
             Stage::Placing(placing) if placing.at < placing.end => return Ok(Step::Wait),
             Stage::Placing(_) => {
+                // Matched again by value, because the buffer moves on to the next stage.
                 if let Stage::Placing(Placing { buf, crc, data_bytes, .. }) =
                     std::mem::replace(&mut self.stage, Stage::Header)
                 {
@@ -250,6 +252,7 @@ impl Receive {
         let here = data_bytes.min(self.end - self.start);
         buf[offset..offset + here].copy_from_slice(&self.buffer[self.start..self.start + here]);
         self.start += here;
+        // Padding and digest remain in the receive buffer, where `poll_trailer` expects them.
         let mut placing = Placing { buf, at: offset, end: offset + data_bytes, crc: 0, data_bytes };
         placing.advance(here, self.limits.digests.data);
         self.stage = Stage::Placing(placing);
@@ -336,8 +339,10 @@ impl Receive {
         // Room for at least one header is always offered, even when the buffer is at its maximum.
         let wanted = (self.end + self.offer_bytes).min(self.limits.buffer_bytes_max.max(self.end + HEADER_BYTES));
         if self.buffer.capacity() < wanted {
+            // No underflow: the length is at most the capacity, which is below `wanted`.
             self.buffer.reserve_exact(wanted - self.buffer.len());
         }
+        // No received byte is cut off: both terms of `wanted` lie beyond `end`.
         self.buffer.resize(wanted, 0);
     }
 
@@ -345,6 +350,7 @@ impl Receive {
         let Self { buffer, start, end, limits, stage, header, lost, .. } = self;
         let bytes = &buffer[*start..*end];
         let Some((basic, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else { return Ok(Step::Wait) };
+        // TotalAHSLength counts words of four bytes (RFC 7143 §11.2.1.5).
         let additional_bytes = usize::from(basic[4]) * 4;
         // DataSegmentLength is a 24-bit field (RFC 7143 §11.2.1.6).
         let data_bytes = u32::from_be_bytes([0, basic[5], basic[6], basic[7]]);
@@ -363,6 +369,7 @@ impl Receive {
             }
             *lost = true;
             // The header itself cannot be trusted for anything but its length, so it is not reported.
+            // Nothing of the PDU has been consumed yet, so its header is dropped along with the rest.
             *stage = Stage::Dropping { left: head_bytes + data_bytes as usize + trailer_bytes };
             return Ok(Step::Lost);
         }
@@ -400,6 +407,7 @@ impl Receive {
     fn poll_trailer(&mut self) -> Result<Step<'_>, Fault> {
         let Stage::Trailer { buf, crc, data_bytes } = &mut self.stage else { return Ok(Step::Wait) };
         let (crc, data_bytes) = (*crc, *data_bytes);
+        // Taken for the result, and put back while the trailer is incomplete.
         let buf = buf.take();
         let trailer_bytes = self.limits.trailer_bytes(data_bytes);
         let Some(trailer) = self.buffer[self.start..self.end].get(..trailer_bytes) else {
@@ -408,6 +416,7 @@ impl Receive {
             return Ok(Step::Wait);
         };
         let checked = self.limits.check_digest(|| crc, data_bytes, trailer);
+        // Consumed even if the digest is wrong, so that the stream stays at a PDU boundary.
         self.start += trailer_bytes;
         self.stage = Stage::Header;
         match checked {
@@ -432,6 +441,7 @@ impl Placing {
 /// Verifies padding and digest behind a payload with this CRC.
 fn check_trailer(crc: u32, trailer: &[u8]) -> Result<(), Violation> {
     // The digest covers the padding as well (RFC 7143 §13.1).
+    // Called only where a data digest is in use, so the trailer has at least four bytes.
     let (padding, digest) = trailer.split_at(trailer.len() - 4);
     if crc32c_append(crc, padding).to_le_bytes() == *digest { Ok(()) } else { Err(Violation::DataDigestWrong) }
 }

@@ -63,6 +63,7 @@ impl Redactor {
             match &mut self.0 {
                 Stage::FullFeature => return,
                 Stage::Header { header, have, text } => {
+                    // In bounds: a complete header has changed the stage with its last byte.
                     header[*have] = *byte;
                     *have += 1;
                     // The header is complete, so the lengths of the segments are known.
@@ -77,6 +78,7 @@ impl Redactor {
                         *data -= 1;
                         *byte = text.redact(*byte);
                     } else {
+                        // No underflow: the stage is left with the last byte of the three.
                         *padding -= 1;
                     }
                     // A value may continue in the next PDU (C bit), so the position in the text is carried over.
@@ -125,6 +127,7 @@ impl Text {
             *self = Self::Key(0);
             return 0;
         }
+        // `matched` stays within the key: a full match becomes `Secret` at once.
         match *self {
             // Keys are compared without case, so that a misspelled key cannot leak its value.
             Self::Key(matched) if byte.eq_ignore_ascii_case(&SECRET_KEY[matched]) => {

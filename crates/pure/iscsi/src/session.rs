@@ -46,6 +46,7 @@ impl<H, T: Tagged> Session<H, T> {
         if self.tasks.by_tag(tag).is_some() {
             return Err(Violation::TaskTagInUse);
         }
+        // Ordered tasks need no such check, because MaxCmdSN admits no more than there are places.
         if immediate && self.immediate >= self.immediate_max {
             return Err(Violation::TooManyImmediate);
         }
@@ -83,6 +84,7 @@ impl<H, T: Tagged> Session<H, T> {
         assert!(*count > 0, "every task is counted until it ends");
         *count -= 1;
         self.tasks.remove(id);
+        // Behind the count above, so that MaxCmdSN grants the place that has become free.
         self.open();
         true
     }
@@ -95,6 +97,7 @@ impl<H, T: Tagged> Session<H, T> {
     /// Raises MaxCmdSN to match the free places.
     #[inline]
     pub(crate) fn open(&mut self) {
+        // No underflow: `insert` asserts that `ordered` never exceeds `ordered_max`.
         self.window.open(self.ordered_max - self.ordered);
     }
 

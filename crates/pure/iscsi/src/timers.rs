@@ -77,6 +77,7 @@ impl Timers {
 
     /// Returns the action that is due at `now`.
     pub(crate) fn handle_timeout(&mut self, now: Time, pulse: TimerInput) -> Due {
+        // The deadline applies even while reception is paused.
         if let Some((_, reason)) = self.deadline.filter(|(at, _)| *at <= now) {
             return Due::Close(reason);
         }
@@ -106,6 +107,7 @@ impl Timers {
     }
 
     fn watch_output(&mut self, now: Time, pulse: TimerInput) {
+        // Progress shows in the count of sent bytes: a queue that is refilled as it drains need not become shorter.
         self.stuck = match self.stuck {
             _ if pulse.queued_bytes == 0 => None,
             Some((since, count)) if count == pulse.transmitted_bytes => Some((since, count)),

@@ -30,6 +30,7 @@ pub type SendSlices<'a> = SmallVec<[IoSlice<'a>; 128]>;
 pub fn shorten(pieces: &mut SendSlices<'_>, bytes_max: usize) {
     let mut left = bytes_max;
     let end = pieces.iter().position(|piece| {
+        // Judged before this slice is subtracted, so the slice that reaches the limit is kept.
         let is_enough = left == 0;
         left = left.saturating_sub(piece.len());
         is_enough
@@ -92,7 +93,7 @@ impl Transmit {
 
     /// Queues bytes that are complete PDUs, taken over from the queue of another connection.
     pub(crate) fn push_bytes(&mut self, bytes: &[u8]) {
-        // The bytes are complete PDUs with their digests, so nothing is added.
+        // The bytes are complete PDUs of a login, which have no digests, so nothing is added.
         self.push_flat(bytes);
     }
 
@@ -116,6 +117,7 @@ impl Transmit {
         let mut crc = 0;
         let mut at = 0;
         for part in data.parts() {
+            // The bounds of `range`, limited to this fragment and relative to its first byte.
             let from = range.start.clamp(at, at + part.len()) - at;
             let to = range.end.clamp(at, at + part.len()) - at;
             at += part.len();
@@ -141,6 +143,7 @@ impl Transmit {
     pub(crate) fn push_whole(&mut self, header: &[u8; 48], data: Rope) {
         let len = data.len();
         self.push_header(header, &[], len);
+        // A payload in one piece is the common case, and needs no iteration.
         let crc = match data.into_single() {
             Ok(view) => self.push_part(len, view, 0),
             Err(data) => data.into_parts().fold(0, |crc, part| self.push_part(len, part, crc)),
@@ -255,6 +258,7 @@ impl Transmit {
     }
 
     fn push_digest(&mut self, crc: u32) {
+        // A CRC32C is sent with its least significant byte first.
         self.push_flat(&crc.to_le_bytes());
     }
 
@@ -296,6 +300,7 @@ impl Transmit {
     #[inline]
     fn push_view(&mut self, view: View) {
         self.queued_bytes += view.len();
+        // The copied bytes so far precede this reference on the wire.
         self.pieces.push(Piece { flat_bytes: std::mem::take(&mut self.tail_bytes), view });
     }
 }

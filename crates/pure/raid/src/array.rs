@@ -125,6 +125,7 @@ impl<D: BlockDevice + 'static> Array<D> {
     pub fn place_of_data(&self, block: u64) -> Lba {
         let path = self.path();
         let Some(protected) = path.protected() else { return Lba(block) };
+        // Behind a growth the data is not contiguous, so each block is located by its segment.
         protected.checksums.pages.segments.runs(Extent::new(block, 1)).first().map_or(Lba(block), |run| run.1)
     }
 

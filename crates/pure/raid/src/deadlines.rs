@@ -34,7 +34,9 @@ impl Deadlines {
     /// deadline.
     #[must_use]
     pub fn new(p999: Duration, member: Duration) -> Self {
+        // Keeps the deadlines in their order, whatever the owner passes.
         let first = FIRST_DEADLINE.min(member);
+        // Twice the percentile, so that only a read that is clearly late is repeated on the others.
         Self { read: (2 * p999).clamp(READ_DEADLINE_MIN, FIRST_DEADLINE), first, member }
     }
 
@@ -107,6 +109,7 @@ pub fn is_slow(own: Duration, others: &[Duration], was_slow: bool) -> bool {
 fn median(durations: impl Iterator<Item = Duration>) -> Duration {
     let mut all: Vec<Duration> = durations.collect();
     all.sort_unstable();
+    // The lower middle: of two neighbors the quicker one counts.
     all.get(all.len().saturating_sub(1) / 2).copied().unwrap_or_default()
 }
 

@@ -278,5 +278,6 @@ fn of(bytes: u32) -> String {
 }
 
 fn of_blocks(blocks: u64, up: bool) -> String {
+    // Saturates, because the sizes in an error may be those of any device.
     in_units(blocks.saturating_mul(BLOCK_BYTES.into()), up)
 }

@@ -148,6 +148,7 @@ impl Layout {
     /// Data columns of a stripe.
     #[must_use]
     pub fn columns(&self) -> u16 {
+        // Divides without a rest: RAID-10 has an even number of members, and RAID-1 as many copies as members.
         (self.members - self.level.parities()) / self.copies()
     }
 
@@ -189,6 +190,7 @@ impl Layout {
     #[must_use]
     pub fn survives(&self, lost: MemberSet) -> bool {
         if self.has_parity() {
+            // Parity rotates over all members, so only their number counts.
             return lost.len() <= self.level.parities();
         }
         let copies = self.copies();
@@ -225,7 +227,9 @@ impl Layout {
     #[must_use]
     pub fn member_of(&self, stripe: u64, role: Role) -> u16 {
         match role {
+            // Copies of a column are on adjacent members; `survives` and the pairs of RAID-10 rely on that.
             Role::Data { column, copy } if !self.has_parity() => column * self.copies() + copy,
+            // Data begins behind the parities and wraps, so consecutive chunks are on consecutive members.
             Role::Data { column, .. } => (self.first_parity(stripe) + self.level.parities() + column) % self.members,
             Role::P => self.first_parity(stripe),
             Role::Q => (self.first_parity(stripe) + 1) % self.members,
@@ -240,6 +244,7 @@ impl Layout {
             return Role::Data { column: member / self.copies(), copy: member % self.copies() };
         }
         // Distance behind P, around the members: P, then Q, then the data columns.
+        // Adding `members` first keeps the difference from going below zero.
         let behind_p = (member + self.members - self.first_parity(stripe)) % self.members;
         match behind_p {
             0 => Role::P,
@@ -301,6 +306,7 @@ impl Layout {
         let step = (STEP_BYTES / chunk_bytes).max(1);
         let mut at = stripes.start;
         std::iter::from_fn(move || {
+            // Saturates, because a range may end at `u64::MAX`: the mover asks for one step of an unbounded range.
             let here = at..stripes.end.min(at.saturating_add(step));
             at = here.end;
             (!here.is_empty()).then_some(here)

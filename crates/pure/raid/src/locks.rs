@@ -47,6 +47,7 @@ impl Locks {
     /// Waits until every lock held or awaited now has been released. Locks nothing itself.
     pub(crate) async fn passed(&self) {
         let mut passed = pin!(self.rows.barrier(0..u64::MAX));
+        // The barrier is not kept: only locks that were there before it matter.
         drop(self.background.until(|cx| passed.as_mut().poll(cx)).await);
     }
 

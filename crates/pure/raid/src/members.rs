@@ -180,6 +180,7 @@ impl<D: BlockDevice + 'static> Members<D> {
     /// Members that hold written data, including those being rebuilt.
     pub(crate) fn written(&self) -> MemberSet {
         let written = |member: &u16| {
+            // A replacement under rebuild takes writes as well, and a flush must cover them.
             let state = self.place(*member).state();
             matches!(state, MemberState::InService | MemberState::Rebuilding { .. })
         };
@@ -189,6 +190,7 @@ impl<D: BlockDevice + 'static> Members<D> {
     /// Members that can be read, and that must be written, in `stripe`.
     pub(crate) fn usable(&self, stripe: u64) -> Usable {
         let mut usable = Usable { read: MemberSet::NONE, write: MemberSet::NONE };
+        // Places behind the layout hold none of its stripes yet.
         for (number, member) in (0..self.layout.members()).zip(&self.places) {
             let (read, write) = member.usable(stripe);
             usable.read = if read { usable.read.with(number) } else { usable.read };

@@ -91,6 +91,7 @@ impl<D: BlockDevice + 'static> Path<D> {
     /// Blocks that the array needs of each member.
     pub(crate) fn member_blocks(&self) -> Blocks {
         let of_layout = self.stripes().layout.member_blocks();
+        // Pages and log take space beside the stripes, which only the segments count.
         self.protected().map_or(of_layout, |array| array.checksums.pages.segments.member_blocks())
     }
 

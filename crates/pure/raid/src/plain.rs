@@ -33,6 +33,7 @@ impl<D: BlockDevice + 'static> Plain<D> {
                 self.write_span(span, part)
             })
             .await?;
+        // Before the acknowledgement: a member that missed the write must not return as current.
         self.stripes.members.failures_recorded(extent).await?;
         Ok(Written::attest())
     }
@@ -42,6 +43,7 @@ impl<D: BlockDevice + 'static> Plain<D> {
             return self.stripes.execute_unlocked(self.mirrored(&span, &data), span.extent).await;
         }
         let guard = self.stripes.locks.exclusive(span.stripes.clone()).await;
+        // Checked again under the lock, because the array may have stopped while the command waited.
         self.stripes.members.serving(span.extent)?;
         let ops = if self.stripes.layout.has_parity() {
             self.stripes.plan_stripe(&span, &data).await?

@@ -91,6 +91,7 @@ impl Plan {
 /// Chooses the cheapest plan to write `band`; `None` when too much is lost.
 #[must_use]
 pub fn choose(band: &Band, availability: &Availability) -> Option<Plan> {
+    // Nothing has to be kept consistent, so lost columns do not matter here.
     if availability.parities().next().is_none() {
         return Some(Plan { kind: Kind::Unprotected, reads: Reads::new() });
     }
@@ -118,6 +119,7 @@ pub fn restore(availability: &Availability, rows: Rows) -> Option<Reads> {
     let readable = availability.parities().filter(|&(_, parity)| parity == Parity::Readable);
     // One parity for each lost column, P before Q.
     reads.extend(readable.take(lost).map(|(role, _)| Read { role, rows }));
+    // Fewer reads than columns: more columns are lost than there are parities to restore them.
     (reads.len() == usize::from(availability.columns)).then_some(reads)
 }
 
@@ -140,11 +142,13 @@ fn read_modify_write(band: &Band, availability: &Availability) -> Option<Plan> {
     if availability.parities().any(|(_, parity)| parity == Parity::WriteOnly) {
         return None;
     }
+    // The difference needs the old content of every block that is written.
     if !band.writes.iter().all(|column_write| availability.is_readable(column_write.column)) {
         return None;
     }
     let mut reads: Reads =
         band.writes.iter().map(|column_write| data(column_write.column, column_write.rows)).collect();
+    // Parity is read over the whole band, because the columns may cover different rows of it.
     reads.extend(availability.parities().map(|(role, _)| Read { role, rows: band.rows }));
     Some(Plan { kind: Kind::ReadModifyWrite, reads })
 }

@@ -123,6 +123,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
         ProtectionStatus {
             log_blocks: log.ring.blocks,
             log_filled_blocks: log.ring.filled(),
+            // Batches are numbered from 1.
             batches: log.ring.head().number.saturating_sub(1),
             checkpoints: log.checkpoints(),
             pages_held: cache.held() as u64,
@@ -232,6 +233,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
         let (copies, parities) = (u64::from(self.layout.copies()), u64::from(self.layout.level().parities()));
         // Worst case: a record for each block and copy.
         let each = (block + 32 * copies) * (1 + parities);
+        // Cannot underflow: the smallest ring has 32 blocks, and a batch a quarter of it.
         ((batch_blocks - 3) * block / each).max(1)
     }
 
@@ -314,6 +316,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
         } else {
             (self.mirrored_all(part, data), Vec::new())
         };
+        // Pinned until the change is in place: entries are set only in pages that are in memory.
         for op in &ops {
             self.checksums.hold_more(&mut pins, op.member, op.extent()).await;
         }

@@ -318,6 +318,7 @@ fn final_states(chain: &Chain) -> FinalStates {
                 let last = FinalState {
                     new: record.new.get(at).copied().unwrap_or(Entry::UNWRITTEN),
                     old: record.old.get(at).copied().filter(|_| is_open),
+                    // `None` also where the image has decayed on every member; `restore_missing` handles its block.
                     image: record.image.and_then(|image| batch.place_of(image + n)),
                 };
                 let key = (record.member, record.block + n);

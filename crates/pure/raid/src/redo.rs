@@ -96,6 +96,7 @@ impl LogState {
     /// Lets the next checkpoint start, and wakes commands that wait for log space.
     pub(crate) fn end_checkpoint(&self) {
         assert!(self.checkpointing.replace(false), "a checkpoint ends once");
+        // Counted after a failure, too: waiters then see that the array has stopped.
         self.checkpoints.set(self.checkpoints.get() + 1);
         self.ring.wake();
     }

@@ -88,6 +88,7 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
     }
 
     pub(crate) async fn flush(&self) -> Result<Stable, IoError> {
+        // Both layouts share log and members, so the flush of one covers the other.
         self.new.flush().await
     }
 
@@ -104,6 +105,7 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
     /// Stripes of the new layout that are complete.
     fn moved_stripes(&self) -> u64 {
         let reshape = self.new.checksums.pages.position.get();
+        // Without a position the reshape has ended, and all stripes are in the new layout.
         reshape.map_or(self.new.layout.stripes(), |reshape| reshape.rows / self.new.layout.chunk_blocks())
     }
 
@@ -126,6 +128,7 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
             true => 0..0,
             false => extent.start.0..extent.end().0,
         };
+        // Before the position is read: the mover advances it only under the exclusive lock.
         let guard = self.lock_blocks(blocks, false).await;
         let moved = if bug_injection::is_injected(InjectedBug::OldLayoutBelow) { 0 } else { self.moved_blocks() };
         // The rows of this stripe are partly in each layout; the next opening completes it from the log.

@@ -100,6 +100,7 @@ impl Counters {
     /// Use and cost of `kind` so far.
     #[must_use]
     pub fn plan(&self, kind: Kind) -> PlanCount {
+        // `KINDS` and the counters are in the order of the discriminants.
         self.plans[kind as usize]
     }
 }

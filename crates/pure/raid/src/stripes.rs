@@ -78,6 +78,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
             // Only the written runs go to the disk, which may hold anything elsewhere.
             Written::Some => {
                 let mut whole = Rope::new();
+                // No await since `written`, so the pages are still in memory.
                 for (run, is_written) in checksums.runs(member, extent) {
                     whole.append(match is_written {
                         true => checksums.read_compared(member, run, wait).await?,

@@ -1,6 +1,6 @@
 //! Pool assembly: groups probed disks into pools and decides which members are up to date.
 //!
-//! Implements the decision tables of `docs/on-disk.md`, *Finding a pool again*, as a pure function; called for
+//! Implements the decision tables of `docs/on-disk.md`, *Assembly of a pool*, as a pure function; called for
 //! every import and at daemon start. It never reads or writes a disk: probes go in, an [`Assembly`] comes out.
 
 mod damage;
@@ -511,6 +511,7 @@ impl AssembledPool {
 
     /// Keeps this part of a split pool and discards the others, whose newest commit is `others`.
     pub fn discard_other_parts(&mut self, others: u64) {
+        // At least its own generation: opening then makes one commit even where the other parts are older.
         (self.overtake_to, self.discards_other_parts) = (Some(others.max(self.generation)), true);
     }
 
@@ -564,6 +565,7 @@ impl AssembledPool {
     ///
     /// Such a disk may have been used without this node since, so each one is reported to the operator.
     pub fn lost(&self) -> impl Iterator<Item = &Position> {
+        // A position that the catalog itself calls failed was reported when it failed.
         let positions = self.groups.iter().flat_map(|group| &group.positions);
         positions.filter(|position| !position.state.takes_part() && position.state != DiskState::Failed)
     }

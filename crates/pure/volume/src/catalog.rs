@@ -34,7 +34,7 @@ pub use slab_set::SlabSet;
 pub use wire::CatalogError;
 pub(crate) use wire::needed_by;
 
-use block::Blocks;
+use block::{Blocks, IoError, IoErrorKind};
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
@@ -161,7 +161,7 @@ pub enum MemberState {
     },
     /// Failed while the pool was open; its content is outdated.
     Failed,
-    /// Not found when the pool was opened; its content is outdated.
+    /// Not found when the pool was opened, or given up because it did not answer; its content is outdated.
     Missing,
 }
 
@@ -170,6 +170,16 @@ impl MemberState {
     #[must_use]
     pub fn takes_part(self) -> bool {
         matches!(self, Self::InService | Self::Rebuilding { .. })
+    }
+
+    /// State in which a member is recorded that failed with this error: one that only did not answer in time may
+    /// return by itself.
+    #[must_use]
+    pub fn after(error: IoError) -> Self {
+        match error.kind {
+            IoErrorKind::TimedOut => Self::Missing,
+            _ => Self::Failed,
+        }
     }
 
     /// True when both states are equal except for the rebuild progress.

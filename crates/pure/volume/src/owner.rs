@@ -164,7 +164,7 @@ pub(crate) async fn claim<D: BlockDevice>(
     let second = sights().await;
     admit_labels(&second)?;
     if let Some(other) = contested_after(&marks_of(&second), &before, &own) {
-        // The withdrawn claim must look like one of an unknown daemon (nil seat), so that every later claimant,
+        // The withdrawn claim must look like one of an unknown daemon (nil instance), so that every later claimant,
         // this node included, watches until no owner can be writing any more.
         let left = Claim { beat: own.beat + 1, boot_instance: Uuid::nil(), ..own.clone() };
         join_all(disks.iter().map(async |(id, disk, _)| write_mark(&**disk, pool, *id, &left).await.ok())).await;
@@ -173,6 +173,7 @@ pub(crate) async fn claim<D: BlockDevice>(
     // A live owner of another pool that had these disks before finds the labels of this pool at its next
     // heartbeat.
     for ((sight, before), (_, disk, _)) in second.iter().zip(&first).zip(disks) {
+        // A mark of another pool that appeared or moved since the first read is written by a live owner.
         if sight.newest_other() != before.newest_other() {
             let node = sight.newest_other().map_or_else(String::new, |other| other.name.clone());
             return Err(PoolError::Contested { node });
@@ -214,8 +215,8 @@ impl AssembledPool {
     ///
     /// *Shape*: `disk` returns the device of a probe, by index; the pool was admitted, also by
     /// [`AssembledPool::admit_owner`]. Where another node had it last, one [`HEARTBEAT`](cluster::HEARTBEAT) passes
-    /// before anything else is written; then [`Pool::hold`](crate::Pool::hold) and
-    /// [`Pool::beat`](crate::Pool::beat) verify the claim. *Errors*: `Contested` when another owner's mark
+    /// before anything else is written; then [`Ownership::hold`](crate::Ownership::hold) and
+    /// [`Ownership::beat`](crate::Ownership::beat) verify the claim. *Errors*: `Contested` when another owner's mark
     /// moves; `NotClaimed` when a group has no member that takes the mark.
     pub async fn claim<D: BlockDevice>(
         &self,
@@ -237,7 +238,7 @@ impl AssembledPool {
 
     /// Writes `mark` on every member that answers.
     ///
-    /// Called for each beat between the claim and [`Pool::hold`](crate::Pool::hold), however long arrays take
+    /// Called for each beat between the claim and [`Ownership::hold`](crate::Ownership::hold), however long arrays take
     /// to open, or to release the pool again.
     pub async fn renew<D: BlockDevice>(&self, mut disk: impl FnMut(usize) -> D, mark: &Claim) {
         let positions = self.groups.iter().flat_map(|group| &group.positions);
@@ -256,9 +257,9 @@ impl AssembledPool {
     /// Admits `node` as owner. Where the pool must be watched, `earlier` is the pool as it was found at least
     /// [`WATCH`](cluster::WATCH) before.
     ///
-    /// *Shape*: `told` is true when the operator confirms that the last owner's node is down. *Errors*: `Owned`
-    /// while another owner is active; `NotReleased` when another node did not release the pool and `told` is
-    /// false.
+    /// *Shape*: `owner_confirmed_down` is true when the operator confirms that the last owner's node is down.
+    /// *Errors*: `Owned` while another owner is active; `NotReleased` when another node did not release the pool
+    /// and `owner_confirmed_down` is false.
     pub fn admit_owner(
         &self,
         earlier: Option<&Self>,

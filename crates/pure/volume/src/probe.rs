@@ -190,6 +190,7 @@ async fn read_slot<D: BlockDevice>(disk: &D, slot: usize, label: &Label) -> Resu
     };
     let body_blocks = header.body_bytes.div_ceil(BLOCK_BYTES as usize) as u64;
     let (body, _) = read_around(disk, Extent::new(start + 1, body_blocks), 1).await?;
+    // Unreadable blocks are zeros here, which the checksum below rejects.
     let body = body.slice(..header.body_bytes.min(body.len()));
     if !header.matches(&body) {
         return Ok(SlotContents::Nothing);
@@ -232,6 +233,7 @@ pub(crate) async fn reserve<D: BlockDevice>(disk: &D) -> Result<(), IoError> {
 /// refers to, or no label. *Durability*: when it returns.
 pub async fn wipe<D: BlockDevice>(disk: &D) -> Result<Stable, IoError> {
     let blocks = disk.geometry().blocks;
+    // Any disk can be wiped, also one that is too small for a member.
     let (head, tail) = (blocks.0.min(HEAD_BLOCKS), blocks.0.min(TAIL_BLOCKS));
     let zeros = View::zeroed(bytes(Blocks(head.max(tail))));
     let block = || zeros.slice(..BLOCK_BYTES as usize);

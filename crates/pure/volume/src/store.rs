@@ -51,7 +51,7 @@ impl Body {
     }
 }
 
-type OnFailed = Rc<dyn Fn(Uuid)>;
+type OnFailed = Rc<dyn Fn(Uuid, IoError)>;
 type OnFenced = Rc<dyn Fn(&FenceReason)>;
 /// Tells whether a group can serve, given true for each up-to-date member.
 type Tolerates = Rc<dyn Fn(&GroupRecord, &[bool]) -> bool>;
@@ -68,6 +68,16 @@ struct CommitResult<D> {
     id: Uuid,
     disk: Rc<D>,
     result: Result<(), CommitError>,
+}
+
+impl<D> CommitResult<D> {
+    /// Error for which the disk missed the commit, unless the pool is lost to another owner.
+    fn missed_by(&self) -> Option<IoError> {
+        match &self.result {
+            Err(CommitError::Io(error)) => Some(*error),
+            Err(CommitError::Fenced(_)) | Ok(()) => None,
+        }
+    }
 }
 
 /// Catalog and the disks it is stored on.
@@ -92,6 +102,8 @@ struct State<D> {
     joining: Vec<Uuid>,
     /// Exchange that the next commit to its joining disk decides.
     exchange: Option<Exchange>,
+    /// Exchange that the next commit records.
+    exchanged: Option<Exchange>,
     on_failed: OnFailed,
     tolerates: Tolerates,
     /// Timer for retries of a disk that is out of space.
@@ -119,7 +131,8 @@ impl<D: BlockDevice + 'static> Store<D> {
             disks,
             joining: Vec::new(),
             exchange: None,
-            on_failed: Rc::new(|_| {}),
+            exchanged: None,
+            on_failed: Rc::new(|_, _| {}),
             tolerates: Rc::new(|_, _| true),
             pause: None,
             guard: None,
@@ -376,20 +389,27 @@ fn end<D: BlockDevice + 'static>(store: &RefCell<State<D>>, change: u64, outcome
     }
     let (failed, on_failed) = {
         let mut state = store.borrow_mut();
-        let missed = || outcome.iter().filter(|took| took.result.is_err());
+        let missed = || outcome.iter().filter_map(|took| Some((took, took.missed_by()?)));
         // A commit that only joining disks took is lost: they are not members.
-        let is_member = |took: &&CommitResult<D>| !state.joining.contains(&took.id);
-        state.lost = missed().filter(is_member).count() == outcome.iter().filter(is_member).count();
+        let is_member = |took: &CommitResult<D>| !state.joining.contains(&took.id);
+        let is_lost = outcome.iter().filter(|took| is_member(took)).all(|took| took.result.is_err());
+        // The old disk of an exchange has its place again where the new one missed the commit that named it.
+        let replaced = state.replaced();
+        let reverted = state.revert_exchange(&outcome);
+        state.lost = is_lost && reverted.is_none();
         let exchanged = if state.lost { None } else { state.exchange_after(&outcome) };
         // A disk that was replaced meanwhile was not written; its result says nothing about the device that has
         // its place now.
-        let is_own = |took: &&CommitResult<D>| {
+        let is_own = |took: &CommitResult<D>| {
             !state.disks.iter().any(|(id, disk)| *id == took.id && !Rc::ptr_eq(disk, &took.disk))
         };
-        let is_failed = |took: &&CommitResult<D>| is_own(took) && exchanged != Some(took.id);
-        let failed: Vec<Uuid> = missed().filter(is_failed).map(|took| took.id).collect();
-        let is_everywhere = missed().filter(is_own).count() == 0;
-        let is_spared = state.tolerates_loss(&failed);
+        let is_failed =
+            |took: &CommitResult<D>| is_own(took) && ![exchanged, replaced, reverted].contains(&Some(took.id));
+        let failed: Vec<(Uuid, IoError)> =
+            missed().filter(|(took, _)| is_failed(took)).map(|(took, error)| (took.id, error)).collect();
+        let disks: Vec<Uuid> = failed.iter().map(|(disk, _)| *disk).collect();
+        let is_everywhere = !missed().any(|(took, _)| is_own(took));
+        let is_spared = state.tolerates_loss(&disks);
         state.lost |= !is_spared;
         let is_next = (state.committed..=state.changed).contains(&change);
         assert!(is_next, "commits end in the order of their changes");
@@ -401,10 +421,10 @@ fn end<D: BlockDevice + 'static>(store: &RefCell<State<D>>, change: u64, outcome
         if !is_everywhere || exchanged.is_some() {
             state.changed += 1;
         }
-        state.joining.retain(|guest| !failed.contains(guest));
-        for disk in failed.iter().filter(|_| is_spared) {
+        state.joining.retain(|joining| !disks.contains(joining));
+        for (disk, error) in failed.iter().filter(|_| is_spared) {
             if let Some(member) = state.catalog.member_mut(*disk) {
-                member.state = MemberState::Failed;
+                member.state = MemberState::after(*error);
                 member.since = SINCE_NEXT;
             }
             state.note_member_failed();
@@ -412,7 +432,7 @@ fn end<D: BlockDevice + 'static>(store: &RefCell<State<D>>, change: u64, outcome
         (failed, state.on_failed.clone())
     };
     // Called without a borrow: the callback may use the store.
-    failed.into_iter().for_each(|disk| on_failed(disk));
+    failed.into_iter().for_each(|(disk, error)| on_failed(disk, error));
 }
 
 /// Fences the store: the pool belongs to another owner, and no change is accepted any more.

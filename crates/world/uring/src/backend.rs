@@ -126,6 +126,6 @@ pub fn makes_ring() -> bool {
 fn warn_once(error: &io::Error) {
     static SAID: std::sync::Once = std::sync::Once::new();
     SAID.call_once(|| {
-        tracing::warn!("io_uring cannot be used here ({error}); sockets use epoll and disks a few threads instead");
+        tracing::warn!("io_uring is not available ({error}); sockets use epoll, and disks use threads");
     });
 }

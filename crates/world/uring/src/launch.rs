@@ -46,7 +46,7 @@ fn run_until<T: 'static>(
 
 fn pin(cpu: usize) -> io::Result<()> {
     if cpu >= CpuSet::MAX_CPU {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("there is no core {cpu}")));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("CPU core {cpu} does not exist")));
     }
     let mut cores = CpuSet::new();
     cores.set(cpu);
@@ -80,7 +80,7 @@ pub fn spawn_shard<T: Send + 'static>(
         // The thread ended before it was ready, so its result is the error.
         return match thread.join() {
             Ok(Err(error)) => Err(error),
-            _ => Err(io::Error::other("the shard's thread died while it was set up")),
+            _ => Err(io::Error::other("the thread of the shard panicked during its setup")),
         };
     }
     Ok(Shard { thread, stop })

@@ -41,7 +41,7 @@ pub fn watch_addresses(
                         return;
                     }
                 }
-                Err(error) => tracing::warn!(%error, "the addresses of this machine are not known"),
+                Err(error) => tracing::warn!(%error, "the network addresses of this machine could not be read"),
             }
         }
     })?;

@@ -174,7 +174,7 @@ impl World for Uring {
             match rustix::rand::getrandom(&mut *rest, flags) {
                 Ok(filled) => rest = &mut rest[filled..],
                 Err(rustix::io::Errno::INTR) => {}
-                Err(errno) => panic!("the kernel gives no random bytes: {errno}"),
+                Err(errno) => panic!("the kernel returned no random bytes: {errno}"),
             }
         }
     }

@@ -52,7 +52,7 @@ catalogue! {
     116 PATH_RESTORED      Info     "Path to a remote disk available again.";
     117 PATH_FENCED        Info     "Path fenced: writes of a lost path were ended before the retry.";
     118 REMOTE_DISK_UNREACHABLE Warning "Remote disk unreachable: no path is available; its pool continues without it.";
-    119 DISK_BEHIND        Warning  "Disk not responding; its pool continues without it until it does.";
+    119 DISK_BEHIND        Warning  "Disk not responding; its pool continues without it until it responds again.";
     120 DISK_SLOW          Warning  "Disk slow: many times slower than the other disks of its group.";
     121 DISK_FAST_AGAIN    Info     "Disk no longer slow.";
     122 DISK_ERRS          Warning  "Disk error rate above the policy of its pool.";
@@ -192,7 +192,7 @@ impl fmt::Display for EventCode {
 
 /// Error: the text is not `BY-E` and a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("an event's code is written as BY-E101")]
+#[error("not an event code; write BY-E and three digits, such as BY-E101")]
 pub struct NotAnEventCode;
 
 impl FromStr for EventCode {

@@ -52,8 +52,10 @@ impl Endpoint {
         let parsed: Uri = url.parse().map_err(|_| wrong())?;
         let at_root = matches!(parsed.path(), "" | "/") && parsed.query().is_none();
         let host = parsed.host().filter(|_| parsed.scheme_str() == Some("https") && at_root).ok_or_else(wrong)?;
+        // The resolver expects an IPv6 address without brackets.
         let host = host.trim_matches(['[', ']']).to_owned();
         let trust = match (global.pin.clone().or_else(|| variable("BLOCKYARD_PIN")), &global.ca_file) {
+            // A CA file of the command line overrides a pin of the environment.
             (Some(pin), None) => Trust::Pin(pin),
             (_, Some(file)) => Trust::Authority(file.clone()),
             (None, None) => Trust::System,
@@ -80,6 +82,7 @@ impl Endpoint {
                 // Debug output of headers must not contain the token.
                 bearer.set_sensitive(true);
                 headers.insert("authorization", bearer);
+                // A Host header has an IPv6 address in brackets (RFC 3986 §3.2.2).
                 let host = if remote.host.contains(':') { format!("[{}]", remote.host) } else { remote.host.clone() };
                 let host = format!("{host}:{}", remote.port)
                     .parse()
@@ -133,6 +136,7 @@ fn token(file: Option<&Path>) -> Result<Zeroizing<String>, Failure> {
             *text = read.map_err(|error| no_token(&error.to_string()))?;
         }
     }
+    // The copy is wiped as well when it is dropped.
     let trimmed = Zeroizing::new(text.trim().to_owned());
     if trimmed.is_empty() { Err(no_token("it is empty")) } else { Ok(trimmed) }
 }

@@ -69,6 +69,7 @@ impl Client {
         if both.is_empty() {
             return failure;
         }
+        // Only the colon before the appended values remains.
         let message = format!("{}: {}", refusal.message.replace(": ", ", "), both.join(", "));
         Refusal::new(refusal.code, message, "check the object, then repeat the command if it is still needed").into()
     }

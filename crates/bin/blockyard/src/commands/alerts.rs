@@ -74,6 +74,7 @@ fn asked(how: ReceiverOptions) -> Result<SetReceiver, Failure> {
 fn active(desk: &CommandContext, options: &ListOptions) -> Result<(), Failure> {
     let answer = desk.client.list("/alerts", "alerts", options, &[])?;
     let alerts: Vec<AlertReport> = answer.decode()?;
+    // A search without a result prints the empty table, since alerts may well be active.
     if alerts.is_empty() && options.search.is_none() && !desk.out.is_json() {
         return desk.out.said("no active alerts");
     }

@@ -23,6 +23,7 @@ pub(super) fn run(desk: &CommandContext, command: AuditCommand) -> Result<(), Fa
         AuditCommand::Verify => verify(desk),
         AuditCommand::Export { to } => {
             let mut file = NewFile::at(&to);
+            // Streamed to the file, since the whole log may exceed the memory.
             let saved = desk.client.fetch("/audit/records", |bytes| file.put(bytes))?;
             if file.is_saved(saved)? && !file.is_stdout() {
                 desk.out.said(&format!("audit log written to {}", to.display()))?;
@@ -74,6 +75,7 @@ fn verify(desk: &CommandContext) -> Result<(), Failure> {
     let AuditCheck { first, last, records, hash, broken, findings } = answer.decode()?;
     match &broken {
         None if !findings.is_empty() => {
+            // Printed in full even without a broken record: a missing or truncated file is damage, too.
             desk.out.done(&answer, &format!("the audit log is damaged: {}", findings.join("; ")))?;
             Err(Failure::Said)
         }

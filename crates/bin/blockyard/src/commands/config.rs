@@ -91,7 +91,7 @@ fn list(desk: &CommandContext) -> Result<(), Failure> {
         vec![config.version.to_string(), config.time.to_string(), back]
     };
     desk.out
-        .rows(&answer, &Rows { header: &["VERSION", "SINCE", "TO GO BACK"], rows: configs.iter().map(row).collect() })
+        .rows(&answer, &Rows { header: &["VERSION", "SINCE", "TO RESTORE"], rows: configs.iter().map(row).collect() })
 }
 
 fn restore(
@@ -127,6 +127,7 @@ fn with_both(failure: Failure, shown: &[Step], now: impl FnOnce() -> Result<Vec<
     if refusal.code != code::CHANGED_MEANWHILE {
         return failure;
     }
+    // Without a connection the refusal alone is the best description.
     let Ok(now) = now() else { return failure };
     let without = |these: &[Step], others: &[Step]| {
         let only: Vec<String> = these.iter().filter(|step| !others.contains(step)).map(ToString::to_string).collect();

@@ -47,6 +47,8 @@ pub(super) fn run(desk: &CommandContext, command: DiskCommand) -> Result<(), Fai
             desk.out.said(&format!("disk {disk} is no longer a hot spare"))
         }
         DiskCommand::Replace { disk, replacement, force, yes, wait, patience } => {
+            // With a name of its own, a replacement that is unknown is added first and removed again if the array
+            // refuses it.
             let pool = with_disk(desk, &replacement, force, |replacement| {
                 replace(desk, &disk, Replace { replacement, force, confirmed: yes })
             })?;
@@ -231,6 +233,7 @@ fn add(desk: &CommandContext, paths: &[PathBuf], usual: &NewDisk) -> Result<(), 
         return Err(Failure::Usage(sentence.to_owned()));
     }
     for path in paths {
+        // Adding stops at the first failure; the disks before it stay, and each has been reported.
         let request = NewDisk { path: absolute(path)?, ..usual.clone() };
         let answer = desk.client.post("/disks", &request, "disk")?;
         let disk: DiskReport = answer.decode()?;
@@ -288,6 +291,7 @@ fn replace(desk: &CommandContext, disk: &DiskName, mut request: Replace) -> Resu
 /// Returns the absolute path, since the daemon has another working directory. Symbolic links are kept:
 /// `/dev/disk/by-id` is the more stable name.
 pub(super) fn absolute(path: &Path) -> Result<String, Failure> {
+    // The address of a remote disk is not a path of this machine.
     if let Some(address) = path.to_str().filter(|text| RemoteAddress::is_remote(text)) {
         return Ok(address.to_owned());
     }

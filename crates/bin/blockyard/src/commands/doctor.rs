@@ -20,6 +20,7 @@ pub(super) fn told(desk: &CommandContext) -> String {
 fn look(desk: &CommandContext, discover: &[String]) -> Result<Vec<Finding>, Failure> {
     let mut findings = array::look(desk, discover)?;
     findings.extend(machine::look(desk.client.pid()));
+    // The sort is stable, so findings of one grade keep their order.
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.grade));
     Ok(findings)
 }

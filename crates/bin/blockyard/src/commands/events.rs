@@ -38,6 +38,7 @@ pub(super) fn run(desk: &CommandContext, command: EventCommand) -> Result<(), Fa
     let mut last = print_each(desk.out, &answer, &events, 0)?;
     loop {
         std::thread::sleep(INTERVAL);
+        // By number, not by time: several events may share a second.
         let (answer, events) = ask(None, ("after", last.to_string()))?;
         if !events.is_empty() {
             last = print_each(desk.out.without_headers(), &answer, &events, last)?;

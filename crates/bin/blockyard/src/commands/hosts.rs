@@ -80,6 +80,7 @@ pub(super) fn both(options: ChapOptions) -> Result<(Option<NewChap>, Option<NewC
         let sentence = "standard input cannot carry both secrets; put one of them in a file";
         return Err(Failure::Usage(sentence.to_owned()));
     }
+    // Read before any request, so that a bad secret file changes nothing.
     let own = secret::read(chap_secret_file.as_deref(), "BLOCKYARD_CHAP_SECRET", encoded)?;
     let ours = secret::read(mutual_secret_file.as_deref(), "BLOCKYARD_MUTUAL_SECRET", encoded)?;
     let given = |user: Option<String>, secret: Option<SecretText>, demand: Option<Demand>| {
@@ -111,7 +112,7 @@ fn refused(desk: &CommandContext, options: &ListOptions) -> Result<(), Failure> 
             login.remedy(),
         ]
     };
-    let header = &["LAST", "TIMES", "ADDRESS", "INITIATOR", "REASON", "FIX"];
+    let header = &["LAST", "COUNT", "ADDRESS", "INITIATOR", "REASON", "FIX"];
     desk.out.rows(&answer, &Rows { header, rows: logins.iter().map(row).collect() })
 }
 
@@ -166,7 +167,7 @@ fn show(desk: &CommandContext, name: &Name) -> Result<(), Failure> {
     let facts = [
         ("initiators", if host.any { "any".to_owned() } else { joined(&host.initiators) }),
         ("allowed addresses", if host.networks.is_empty() { "anywhere".to_owned() } else { joined(&host.networks) }),
-        ("proof", format!("it {}", host.authentication)),
+        ("authentication", host.authentication.to_string()),
         ("groups", if groups.is_empty() { "-".to_owned() } else { joined(&groups) }),
     ];
     let facts = facts.map(|(fact, value)| vec![fact.to_owned(), value]);

@@ -31,6 +31,7 @@ pub(super) fn with_disks<T>(
         }
         Ok(())
     });
+    // In the order of the command line, which the caller divides into groups.
     let mut names = called.iter().map(|(name, _)| name.clone());
     let disks = given.iter().filter_map(|disk| disk.name().cloned().or_else(|| names.next())).collect();
     // If adding one of them fails, those added before it are removed as well.
@@ -68,6 +69,7 @@ pub(super) fn named(paths: &[PathBuf], known: &[DiskReport]) -> Result<Vec<(Disk
         let is_taken = |name: &DiskName| {
             known.iter().any(|disk| disk.name.as_ref() == Some(name)) || named.iter().any(|(other, _)| other == name)
         };
+        // The end of a path such as `/dev/disk/by-id/…` may be no valid name; then a number takes its place.
         let stem = Path::new(&full).file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse().ok());
         let free = || (0..).map(|n: u32| format!("d{n}").parse().expect("a letter and digits are a name"));
         let name = own.or(stem.filter(|name| !is_taken(name))).or_else(|| free().find(|name| !is_taken(name)));

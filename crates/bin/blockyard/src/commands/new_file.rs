@@ -34,6 +34,7 @@ impl<'a> NewFile<'a> {
             self.out =
                 Some(if self.is_stdout() { Box::new(io::stdout()) as Box<dyn Write> } else { Box::new(file()?) });
         }
+        // Flushed for a reader of the pipe, which would otherwise wait for a full buffer.
         self.out.as_mut().map_or(Ok(()), |out| out.write_all(bytes).and_then(|()| out.flush()))
     }
 

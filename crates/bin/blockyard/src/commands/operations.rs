@@ -56,6 +56,7 @@ pub(super) fn follow(client: &Client, id: &OperationId, shown: bool, patience: W
         let operations: Vec<OperationReport> = client.get("/operations", "operations")?.decode()?;
         // The daemon lists only operations that have not finished.
         let Some(operation) = operations.into_iter().find(|operation| operation.id == *id) else { return Ok(()) };
+        // The step is optional, so the first report without a percentage is printed once as well.
         let step = operation.percent.map(|percent| percent / 10);
         if shown && last != Some(step) {
             eprintln!("{}", told(&operation));

@@ -40,6 +40,7 @@ pub(super) fn run(desk: &CommandContext, command: PoolCommand) -> Result<(), Fai
                 let report =
                     progress::follow(&desk.client, &name, watch || !desk.out.is_quiet(), WaitTimeout::new(patience))?;
                 show(desk, &name)?;
+                // A watcher has seen the end, whatever the state is; only `--wait` judges it.
                 return if wait { progress::judge(&report) } else { Ok(()) };
             }
             show(desk, &name)
@@ -87,6 +88,7 @@ pub(super) fn run(desk: &CommandContext, command: PoolCommand) -> Result<(), Fai
 /// Imports a pool; if that may lose data, after confirmation.
 fn import(desk: &CommandContext, name: &model::Name, request: ImportPool) -> Result<(), Failure> {
     let path = format!("{}/import", pool_path(name));
+    // The daemon decides whether the import may lose data; only then is a question asked.
     let answer = match desk.client.post(&path, &request, "pool") {
         Err(Failure::Refused(refusal)) if refusal.code == code::UNCONFIRMED => {
             confirm::repetition(name, refusal)?;
@@ -120,6 +122,7 @@ fn share_out(like: &NewGroup, disks: &[DiskName], count: usize) -> Result<Vec<Ne
         return Err(Failure::usage(&Refusal::new(code::GROUPS_UNEQUAL, message, hint)));
     }
     let group = |disks: &[DiskName]| NewGroup { disks: disks.to_vec(), ..like.clone() };
+    // `count` divides the number of disks, so no group is shorter.
     Ok(disks.chunks(disks.len() / count).map(group).collect())
 }
 

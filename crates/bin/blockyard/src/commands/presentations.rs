@@ -76,7 +76,7 @@ pub(super) fn unpresent(desk: &CommandContext, options: &UnpresentOptions) -> Re
     pairs.extend(options.target.as_ref().map(|target| ("target", target.to_string())));
     pairs.extend(options.force.then(|| ("force", true.to_string())));
     desk.client.delete(&format!("/presentations?{}", query(&pairs)))?;
-    desk.out.said(&format!("volume {} is no longer presented to host {}", options.host, options.volume))
+    desk.out.said(&format!("volume {} is no longer presented to {}", options.volume, options.host))
 }
 
 pub(super) fn list(desk: &CommandContext, options: &ListOptions) -> Result<(), Failure> {

@@ -50,6 +50,7 @@ fn record(desk: &CommandContext, to: &Path, asked: &[(&str, Option<String>)]) ->
     let asked: Vec<_> = asked.iter().filter_map(|(key, value)| Some((*key, value.clone()?))).collect();
     let path = format!("/recording?{}", query(&asked));
     let mut file = NewFile::at(to);
+    // Holds at most one summary, so a recording of any length needs no memory.
     let mut end = Vec::new();
     let saved = desk.client.fetch(&path, |bytes| {
         file.put(bytes)?;
@@ -83,6 +84,7 @@ fn show(desk: &CommandContext, id: u32) -> Result<(), Failure> {
     let SessionDetail { session, window, latencies } = answer.decode()?;
     let window = window.map_or("-".to_owned(), |window| {
         // Serial number arithmetic (RFC 1982): both numbers wrap at 2^32.
+        // The window includes MaxCmdSN itself (RFC 7143 §4.2.2.1), hence the one.
         let open = window.max_cmd_sn.wrapping_sub(window.exp_cmd_sn).wrapping_add(1);
         format!("ExpCmdSN {}, MaxCmdSN {}: {open} more commands accepted", window.exp_cmd_sn, window.max_cmd_sn)
     });

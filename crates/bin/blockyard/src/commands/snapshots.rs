@@ -28,6 +28,7 @@ pub(super) fn run(desk: &CommandContext, command: SnapshotCommand) -> Result<(),
         }
         SnapshotCommand::Lock { name, lock } => {
             let lock = lock.lock();
+            // `create` allows no lock, but a change to none would end the protection that a lock is for.
             if lock == LockWish::Unlocked {
                 let hint = "give --lock-until TIME, or --locked for no end";
                 let refusal = Refusal::new(code::VALUE_MISSING, "no end of the lock was given", hint);
@@ -63,6 +64,7 @@ fn list(desk: &CommandContext, volume: Option<&VolumeName>, options: &ListOption
 fn until(lock: SnapshotLock) -> String {
     match lock {
         SnapshotLock::Until(time) => format!("until {time}"),
+        SnapshotLock::Permanent => "permanently".to_owned(),
         other => other.to_string(),
     }
 }

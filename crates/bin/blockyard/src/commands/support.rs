@@ -83,6 +83,7 @@ impl Bundle {
     fn add(&mut self, name: &str, bytes: &[u8]) -> std::io::Result<()> {
         let mut header = tar::Header::new_gnu();
         header.set_size(bytes.len() as u64);
+        // Only its owner may read the unpacked files: they name hosts and addresses.
         header.set_mode(0o600);
         header.set_mtime(self.now);
         self.tar.append_data(&mut header, Path::new(&self.folder).join(name), bytes)
@@ -108,6 +109,7 @@ fn fill(desk: &CommandContext, bundle: &mut Bundle) -> std::io::Result<()> {
         bundle.add("metrics.txt", &metrics)?;
     }
     let log = desk.client.get("/log?limit=2000", "log").and_then(|answer| answer.decode());
+    // The error is kept in the file, since it may be the reason for the bundle.
     let log = log.map_or_else(|failure| format!("{failure:?}\n"), |log: DaemonLog| super::log::text(&log));
     bundle.add("daemon.log", log.as_bytes())?;
     bundle.add("doctor.json", doctor::told(desk).as_bytes())?;

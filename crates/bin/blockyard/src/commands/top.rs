@@ -24,6 +24,7 @@ pub(super) fn run(desk: &CommandContext, options: &TopOptions) -> Result<(), Fai
     let ended = desk.client.fetch(&format!("/stream?limit={lines}"), |bytes| {
         // A frame of the stream may hold several events, or a part of one.
         for moment in feed.moments(bytes) {
+            // The error stays in `shown`, since `fetch` returns only an I/O error.
             shown = show(desk.out, &moment, options, lines);
             if shown.is_err() {
                 return Err(io::ErrorKind::BrokenPipe.into());
@@ -51,6 +52,7 @@ fn one(out: Output, moment: &LiveRates, options: &TopOptions, lines: usize) -> R
     if let Some(noun) = options.noun {
         return out.lines(&table(noun, moment, lines));
     }
+    // A pipe gets one table, so that every line has the same columns.
     if !io::stdout().is_terminal() {
         return out.lines(&table(TopNoun::Volumes, moment, lines));
     }
@@ -209,6 +211,7 @@ impl Feed {
             let rest = self.0.split_off(end + 2);
             let told = std::mem::replace(&mut self.0, rest);
             let told = String::from_utf8_lossy(&told).into_owned();
+            // Other events of the stream are not rates, and have no data here.
             let data = told.strip_prefix("event: rates\n").and_then(|told| told.strip_prefix("data: "));
             moments.extend(data.and_then(|data| serde_json::from_str(data).ok()));
         }

@@ -62,6 +62,7 @@ fn array(desk: &CommandContext) -> Result<Array, Failure> {
             .iter()
             .any(|portal| *portal == address || portal.is_unspecified() && portal.is_ipv4() == address.is_ipv4())
     };
+    // Loopback has no card to tune.
     let served = addresses.into_iter().filter(|it| !it.address.is_loopback() && is_served(it.address));
     let interfaces: BTreeSet<String> = served.map(|it| it.interface).collect();
     Ok(Array {
@@ -127,6 +128,7 @@ fn alike<'a>(all: &[&'a Advice]) -> Vec<Group<'a>> {
         let is_alike = |group: &&mut Group<'_>| {
             let first = group.advice;
             let values = (&first.now, &first.wanted, first.verdict) == (&advice.now, &advice.wanted, advice.verdict);
+            // A setting of the machine has no device, and stays a line of its own.
             !advice.on.is_empty() && first.knob == advice.knob && values && said(first) == said(advice)
         };
         match groups.iter_mut().find(is_alike) {

@@ -12,6 +12,7 @@ use control::request::{NewChap, NewSetup, SetupDisk};
 use model::{DiskReport, Iqn, Name, Provision, Refusal, code};
 
 pub(super) fn run(desk: &CommandContext, options: &UpOptions) -> Result<(), Failure> {
+    // A registered disk keeps its name, so that a repeated command changes nothing.
     let known: Vec<DiskReport> = desk.client.get("/disks", "disks")?.decode()?;
     let answer = desk.client.post("/setup", &request(options, &known)?, "applied")?;
     if desk.out.is_json() {

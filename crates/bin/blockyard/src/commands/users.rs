@@ -74,6 +74,7 @@ fn add(desk: &CommandContext, name: Name, role: Role, file: Option<&Path>) -> Re
     let invited = password.is_none();
     let answer = desk.client.post("/users", &NewUser { name: name.clone(), role, password }, "user")?;
     desk.out.done(&answer, &format!("user {name} can log in with role {role}"))?;
+    // Without a password the user gets a one-time link to set one.
     if invited && !desk.out.is_json() { link(desk, Some(name), None) } else { Ok(()) }
 }
 

@@ -219,6 +219,7 @@ fn of_volume(volume: &VolumeReport) -> Vec<(&'static str, String)> {
     }
     if let Some(copy) = &volume.copy {
         let progress = sentence(&copy.source.to_string(), &copy.progress);
+        // Space and cache of a copy mean nothing before it is complete.
         told.push(("copy of", progress));
         return told;
     }

@@ -203,6 +203,7 @@ const PRCTLS: [u64; 8] = [
 ///
 /// *Errors*: the kernel has no seccomp filters, or does not let this process use them.
 pub(super) fn restrict() -> Result<(), String> {
+    // Of several filters the kernel applies the strictest verdict, so later ones can only forbid more.
     apply(allowed()?, SeccompAction::Errno(libc::EPERM.cast_unsigned()), SeccompAction::Allow)?;
     // The flags of `clone3` are in memory, where no filter can read them. With ENOSYS the C library falls back to
     // `clone`, whose flags are checked.
@@ -242,7 +243,9 @@ fn allowed() -> Result<Rules, String> {
     let (write, execute) = (libc::PROT_WRITE as u64, libc::PROT_EXEC as u64);
     // Either writable or executable, never both.
     let memory = vec![vec![(2, write, 0)], vec![(2, execute, 0)]];
+    // Without CLONE_THREAD the call would create a process.
     let thread = libc::CLONE_THREAD as u64;
+    // Signals only to this process: one to the helper would end it.
     let ended = u64::from(std::process::id());
     for (call, conditions) in [
         (libc::SYS_socket, sockets),

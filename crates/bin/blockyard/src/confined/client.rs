@@ -65,6 +65,7 @@ impl Client {
     ///
     /// *Errors*: the system's error at the helper, or `PermissionDenied` if its policy forbids the request.
     pub(crate) fn ask(&self, verb: Verb) -> io::Result<(Outcome, Option<OwnedFd>)> {
+        // Only uniqueness matters, which needs no ordering between threads.
         let request = Request { number: self.number.fetch_add(1, Ordering::Relaxed), verb };
         if !request.has_valid_path() {
             return Err(io::Error::new(ErrorKind::InvalidInput, "the path is empty, too long or has a zero"));
@@ -113,6 +114,7 @@ impl uring::Privileged for Client {
             let why = match errno {
                 Some(Errno::ALREADY) => "an earlier open of it has not returned",
                 Some(Errno::AGAIN) => "too many disks are being opened and do not respond",
+                // 8 s is the timeout of the helper's worker threads.
                 Some(Errno::TIMEDOUT) => "it could not be opened within 8 s",
                 _ => return error,
             };
@@ -146,6 +148,7 @@ impl control::Privileged for Client {
             return Err(io::Error::other("the helper sent no output"));
         };
         let mut output = Vec::new();
+        // The helper enforces the same limit; a compromised one must not fill the memory either.
         File::from(descriptor).take(OUTPUT_BYTES_MAX).read_to_end(&mut output)?;
         // A negative code stands for a program that was ended by a signal.
         Ok(ProgramOutput { code: Some(code).filter(|&code| code >= 0), output })
@@ -168,6 +171,7 @@ impl control::Privileged for Client {
 
 /// Receives the next packet, with its descriptor if it has one; none at the end of the stream.
 fn receive(socket: &OwnedFd) -> io::Result<Option<(Vec<u8>, Option<OwnedFd>)>> {
+    // One byte more than the longest answer, so that a longer one is refused instead of cut off.
     let mut bytes = vec![0; ANSWER_BYTES_MAX + 1];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -183,6 +187,7 @@ fn receive(socket: &OwnedFd) -> io::Result<Option<(Vec<u8>, Option<OwnedFd>)>> {
             descriptor = descriptors.next();
         }
     }
+    // The helper sends no empty packet, so this is the end of the stream.
     if received.bytes == 0 {
         return Ok(None);
     }

@@ -67,6 +67,7 @@ fn rules(config: &Config) -> Result<RulesetCreated, RulesetError> {
     let created = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(NEWEST))?
+        // Keeps the daemon from signaling its helper.
         .scope(Scope::Signal)?
         .create()?
         .set_compatibility(CompatLevel::BestEffort);

@@ -11,6 +11,7 @@ use rustix::thread::{
 ///
 /// *Errors*: the call that the system refused, as a sentence.
 pub(super) fn drop_privileges() -> Result<Option<String>, String> {
+    // Landlock and seccomp require it of a process without `CAP_SYS_ADMIN`, which is dropped below.
     set_no_new_privs(true).map_err(|errno| format!("no_new_privs: {errno}"))?;
     for number in 0..u64::BITS {
         let one = CapabilitySet::from_bits_retain(1 << number);
@@ -23,11 +24,13 @@ pub(super) fn drop_privileges() -> Result<Option<String>, String> {
         }
     }
     match clear_ambient_capability_set() {
+        // Linux before 4.3 has no ambient set.
         Ok(()) | Err(Errno::INVAL) => {}
         Err(errno) => return Err(format!("ambient set: {errno}")),
     }
     let none = CapabilitySet::empty();
     let none = CapabilitySets { effective: none, permitted: none, inheritable: none };
+    // After the bounding set, which needs `CAP_SETPCAP` to be reduced.
     let held = capabilities(None).map_err(|errno| format!("capabilities: {errno}"))?;
     if held != none {
         set_capabilities(None, none).map_err(|errno| format!("capabilities: {errno}"))?;

@@ -11,6 +11,7 @@ pub(super) fn steps(view: &View) -> Vec<Step> {
     }
     let rule = "esxcli storage nmp satp rule add --satp=VMW_SATP_ALUA --vendor=BLOCKYRD --model=Volume --claim-option=tpgs_on \
                 --psp=VMW_PSP_RR --psp-option=iops=1 --description=Blockyard";
+    // The first step has enabled the adapter already.
     let log_in = log_in(view).into_iter().filter(|line| *line != enable);
     let mut seen = view.units();
     seen.push("esxcli iscsi session list --adapter=HBA | grep -E 'Target|State'".to_owned());

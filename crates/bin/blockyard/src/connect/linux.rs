@@ -67,6 +67,7 @@ pub(super) fn log_in(view: &View) -> Vec<String> {
         let node = format!("iscsiadm -m node -T {}", target.iqn);
         let update = |key: &str, value: &str| format!("{node} -o update -n node.session.auth.{key} -v '{value}'");
         let find = format!("iscsiadm -m discovery -t sendtargets -p {}", target.portal().with_port());
+        // Targets behind one portal are found by one discovery.
         if !lines.contains(&find) {
             lines.push(find);
         }

@@ -32,6 +32,7 @@ impl Portal {
 
     /// Parses `HOST:PORT`.
     fn of(text: &str) -> Self {
+        // From the right, since an IPv6 address contains colons.
         let (address, port) = text.rsplit_once(':').unwrap_or((text, ""));
         let port = port.parse().unwrap_or(ISCSI_PORT);
         if ["0.0.0.0", "[::]"].contains(&address) {

@@ -5,6 +5,7 @@ use super::{Step, Target, View, linux};
 pub(super) fn steps(view: &View) -> Vec<Step> {
     // On every node of the cluster, each with its own initiator name.
     let mut steps = linux::steps(view);
+    // The check of the result stays the last step.
     let seen = steps.pop();
     for step in &mut steps {
         step.description += ", on each node";

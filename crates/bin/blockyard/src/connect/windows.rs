@@ -50,6 +50,7 @@ pub(super) fn log_in(view: &View, everywhere: bool) -> Vec<String> {
         let kind = if view.mutual_chap_user.is_some() { "MUTUALCHAP" } else { "ONEWAYCHAP" };
         format!(" -AuthenticationType {kind} -ChapUsername '{user}' -ChapSecret 'SECRET'")
     });
+    // The initiator has one mutual secret for all targets, so it is set once, before the connections.
     if view.mutual_chap_user.is_some() {
         lines.push("Set-IscsiChapSecret -ChapSecret 'OURS'".to_owned());
     }

@@ -48,6 +48,7 @@ fn a_run(path: &Path) -> Result<Run> {
 
 /// Returns true for an ELF file.
 fn is_a_program(path: &Path) -> std::io::Result<bool> {
+    // A run is JSON, so its first bytes never equal this magic number.
     let mut magic = [0; 4];
     std::fs::File::open(path)?.read_exact(&mut magic)?;
     Ok(magic == *b"\x7fELF")

@@ -111,6 +111,7 @@ impl Policy {
         self.admit_tree(real)?;
         let denied = |why: &str| Err(Denial::Policy(format!("{} {why}", real.display())));
         match () {
+            // The path of a removed file has a suffix in its link, so it cannot be compared with the trees.
             () if stat.st_nlink == 0 => denied("was removed"),
             // Set-user-ID, set-group-ID, sticky or executable: no such file is a disk.
             () if stat.st_mode & 0o7111 != 0 => denied("is executable"),
@@ -123,6 +124,7 @@ impl Policy {
     pub(super) fn admit_new(&self, path: &Path) -> Result<PathBuf, Denial> {
         admit(path)?;
         let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Err(Errno::INVAL.into()) };
+        // Only the folder is resolved: the file need not exist, and a link in its place is not followed.
         let folder = fs::canonicalize(folder).map_err(|error| errno_of(&error))?;
         let real = folder.join(name);
         self.admit_tree(&real)?;
@@ -130,6 +132,7 @@ impl Policy {
     }
 
     fn admit_tree(&self, real: &Path) -> Result<(), Denial> {
+        // `starts_with` compares whole components, so `/etcetera` is not below `/etc`.
         if self.own.iter().any(|own| real.starts_with(own)) {
             return Err(Denial::Policy(format!("{} belongs to the state of the array", real.display())));
         }
@@ -175,15 +178,18 @@ fn link_to(fd: &OwnedFd) -> String {
 }
 
 pub(super) fn errno_of(error: &std::io::Error) -> Errno {
+    // Errors that the standard library creates itself have no number.
     error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error)
 }
 
 /// Resolves symbolic links of the existing part of the path.
 fn real(path: &Path) -> PathBuf {
+    // The socket and the state folder may not exist yet when the policy is made.
     let there = path.ancestors().find_map(|above| Some((above, fs::canonicalize(above).ok()?)));
     there.map_or_else(
         || path.to_path_buf(),
         |(above, real)| match path.strip_prefix(above) {
+            // Joining an empty rest would append a slash.
             Ok(rest) if rest.as_os_str().is_empty() => real,
             Ok(rest) => real.join(rest),
             Err(_) => real,

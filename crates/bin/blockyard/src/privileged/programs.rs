@@ -116,6 +116,7 @@ async fn output_of(run: &Run) -> Result<(i32, OwnedFd), Errno> {
         if output.len() as u64 > OUTPUT_BYTES_MAX {
             return Ok(None);
         }
+        // After the output: a program cannot exit while it waits for space in the pipe.
         child.wait().await.map(|status| Some((status, output)))
     };
     // Dropping the future kills the program (`kill_on_drop`).
@@ -123,7 +124,9 @@ async fn output_of(run: &Run) -> Result<(i32, OwnedFd), Errno> {
         Err(_) => return Err(Errno::TIMEDOUT),
         Ok(ended) => ended.map_err(errno)?.ok_or(Errno::MSGSIZE)?,
     };
+    // The daemon reads when it wants; a pipe is smaller than the limit, and would block the helper meanwhile.
     let mut file = File::from(memfd_create("output", MemfdFlags::CLOEXEC)?);
+    // The descriptors of both processes share one offset, so it is set back to the start.
     file.write_all(&output).and_then(|()| file.rewind()).map_err(errno)?;
     // -1 for a program that was ended by a signal.
     Ok((status.code().unwrap_or(-1), file.into()))

@@ -37,6 +37,7 @@ impl RequestSocket {
         loop {
             self.0.readable().await?;
             match self.0.try_io(Interest::READABLE, || receive(&self.0)) {
+                // Readiness can be outdated; `WouldBlock` clears it, and the loop waits again.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 // An empty packet reads like the end of the stream, but the other end is still open.
                 Ok(packet) if packet.bytes.is_empty() && is_closed(&self.0) => return Ok(None),
@@ -73,6 +74,7 @@ impl Packet {
 }
 
 fn is_closed(socket: &impl AsFd) -> bool {
+    // HUP is reported without being requested (poll(2)).
     let mut asked = [PollFd::new(socket, PollFlags::empty())];
     // A socket that cannot be polled counts as closed.
     poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_err() || asked[0].revents().contains(PollFlags::HUP)
@@ -93,6 +95,7 @@ fn receive(socket: &impl AsFd) -> io::Result<Packet> {
     let mut has_descriptors = received.flags.contains(rustix::net::ReturnFlags::CTRUNC);
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+            // `count` drops the descriptors, which closes them.
             has_descriptors |= descriptors.count() > 0;
         }
     }

@@ -39,6 +39,7 @@ impl Verbs {
                 Program::Wipefs => Run::wipefs(&place.real),
                 Program::Blkid => Run::blkid(&place.real),
             }),
+            // Called only by `Programs::start`, which gets only the two verbs above.
             _ => unreachable!("it is not an allowed program"),
         };
         run.map_err(outcome_of)
@@ -56,6 +57,7 @@ impl Verbs {
                 .and_then(|()| uring::listen_on(*address, *takes_ipv4).map_err(|error| errno_of(&error).into()))
                 .map(Some),
             Verb::Locate { path, on } => self.locate(path, *on).map(|()| None),
+            // `RequestServer::answer` hands both to `Programs`.
             Verb::Health { .. } | Verb::Contents { .. } => unreachable!("programs are not allowed"),
         };
         match done {
@@ -73,6 +75,7 @@ impl Verbs {
         flags.set(OFlags::EXCL, !place.is_file());
         let fd = place.open(flags)?;
         if !place.is_file() {
+            // By device number, since one disk has several paths.
             lock(&self.opened).insert(place.stat.st_rdev);
         }
         Ok(fd)
@@ -81,6 +84,7 @@ impl Verbs {
     fn create(&self, path: &Path, bytes: u64) -> Result<(), Denial> {
         let real = self.policy.admit_new(path)?;
         let made = || -> std::io::Result<(u64, u64)> {
+            // `create_new` also refuses a symbolic link at the name, which could lead out of the admitted trees.
             let file = File::options().write(true).create_new(true).mode(0o600).open(&real)?;
             // The size and the folder entry are synced: the file must exist after a power loss, once a pool uses it.
             let sized = file.set_len(bytes).and_then(|()| file.sync_all());
@@ -104,18 +108,21 @@ impl Verbs {
 
     fn remove(&self, path: &Path) -> Result<(), Denial> {
         let real = self.policy.admit_new(path)?;
+        // The link itself is judged, so that it cannot stand for a created file.
         let meta = fs::symlink_metadata(&real).map_err(|error| errno_of(&error))?;
         let mut created = lock(&self.created);
         // Compared by inode, not by path: the file at the path may have been replaced.
         let at = created.iter().position(|&made| made == (meta.dev(), meta.ino()));
         let at = at.ok_or_else(|| Denial::Policy(format!("{} was not created by the helper", real.display())))?;
         fs::remove_file(&real).map_err(|error| errno_of(&error))?;
+        // Forgotten, since the inode number can be used again by a file of another owner.
         created.remove(at);
         Ok(())
     }
 
     fn locate(&self, path: &Path, on: bool) -> Result<(), Denial> {
         let place = self.device(path)?;
+        // Locate lights are found in sysfs by the name of the device, so the resolved path is passed.
         let real = place.real.to_str().ok_or(Errno::INVAL)?;
         uring::locate(real, on).map_err(|error| match error.kind() {
             std::io::ErrorKind::Unsupported => Errno::OPNOTSUPP.into(),
@@ -134,6 +141,7 @@ impl Verbs {
 }
 
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Each change is one insertion or removal, so a panic of another thread leaves the value usable.
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

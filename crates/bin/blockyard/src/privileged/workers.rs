@@ -60,10 +60,12 @@ impl Workers {
             ended.as_mut().enable();
             match self.take(verb, number) {
                 Ok(desk) => break desk,
+                // After the timeout the caller gets the reason for which it waited.
                 Err(errno) => timeout_at(until, ended).await.map_err(|_| errno)?,
             }
         };
         let (tell, told) = oneshot::channel();
+        // Not `spawn_blocking`: dropping the runtime would wait for a thread that a disk holds.
         let thread = std::thread::Builder::new().name("disk".to_owned()).spawn(move || {
             let done = work();
             // The path is free before the answer is sent: the daemon may ask again at once.
@@ -71,6 +73,7 @@ impl Workers {
             // After a timeout there is no receiver, and the descriptor in the result is closed here.
             let _ = tell.send(done);
         });
+        // On failure the closure is dropped, and the registration with it.
         thread.map_err(|_| Errno::AGAIN)?;
         match timeout_at(until, told).await {
             Ok(Ok(done)) => Ok(done),

@@ -19,6 +19,7 @@ impl FromStr for Cpus {
     fn from_str(text: &str) -> Result<Self, Refusal> {
         let is_range = |part: &str| {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
+            // Numbers of 16 bits stay below the bound of `of_list`, which would ignore larger ones.
             matches!((first.parse::<u16>(), last.parse::<u16>()), (Ok(first), Ok(last)) if first <= last)
         };
         if text.split(',').all(is_range) {
@@ -79,6 +80,7 @@ impl Cpus {
 
     /// Returns the `n`th processor, wrapping around at the end.
     pub(crate) fn nth(&self, n: usize) -> Option<u32> {
+        // The remainder by zero is none, so an empty set has no processor.
         self.0.iter().copied().nth(n.checked_rem(self.0.len())?)
     }
 

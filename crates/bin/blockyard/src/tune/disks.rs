@@ -29,12 +29,14 @@ pub(super) struct Device {
 /// Returns the whole device of `path`, which may be a partition; none for a file.
 pub(super) fn device(root: &Root, path: &Path) -> Option<Device> {
     let real = fs::canonicalize(root.path(path)).ok()?;
+    // Both sides are resolved, since the root of a test may itself be reached through links.
     let devices = fs::canonicalize(root.path("dev")).ok()?;
     let name = real.strip_prefix(&devices).ok()?.file_name()?.to_str()?.to_owned();
     let entry = format!("sys/class/block/{name}");
     if !root.has(&format!("{entry}/partition")) {
         return root.has(&entry).then_some(Device { name, is_shared: false });
     }
+    // Sysfs lists a partition as a folder below its disk.
     let whole = fs::canonicalize(root.path(&entry)).ok()?;
     let name = whole.parent()?.file_name()?.to_str()?.to_owned();
     Some(Device { name, is_shared: true })
@@ -161,6 +163,7 @@ impl Queue<'_> {
 
     fn affinity(&self) -> Option<Advice> {
         let advice = Advice::kept(&RQ_AFFINITY, self.name, self.text("rq_affinity")?);
+        // A single processor completes every request anyway.
         let alone = Cpus::online(self.root).len() < 2;
         Some(if alone || self.turns() { advice } else { advice.file(&self.path("rq_affinity"), "2") })
     }

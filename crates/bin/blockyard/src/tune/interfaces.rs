@@ -15,6 +15,7 @@ pub(super) fn with_those_below(root: &Root, portals: &[String]) -> Vec<String> {
     let mut next: Vec<String> = portals.to_vec();
     while let Some(name) = next.pop() {
         let entries = root.names(&format!("sys/class/net/{name}"));
+        // An interface is entered once, so links in a circle end here.
         if name != "lo" && !entries.is_empty() && found.insert(name.clone()) {
             next.extend(entries.iter().filter_map(|entry| Some(entry.strip_prefix("lower_")?.to_owned())));
         }
@@ -92,6 +93,7 @@ fn queues(root: &Root, name: &str) -> Option<Advice> {
         let now = rx_queues(root, name);
         let advice = Advice::kept(&QUEUES, name, now.to_string());
         return Some(match said {
+            // A missing program fails for every option, so the card is not to blame.
             None if now < near && root.is_real() && root.ethtool("-i", name).is_none() => {
                 advice.saying("install ethtool to read the maximum")
             }

@@ -32,11 +32,13 @@ fn queues(root: &Root, path: &str) -> Vec<Interrupt> {
     let numbers = if own.is_empty() { root.names(&format!("{path}/../msi_irqs")) } else { own };
     let interrupt = |number: String| {
         let folder = format!("proc/irq/{number}");
+        // The kernel makes a folder for each handler, named as the driver has requested the interrupt.
         let action = root.names(&folder).into_iter().find(|name| root.path(format!("{folder}/{name}")).is_dir())?;
         if ASIDE.iter().any(|word| action.contains(word)) {
             return None;
         }
         let list = |file: &str| root.text(&format!("{folder}/{file}")).filter(|list| !list.is_empty());
+        // The effective list has the processors in use; kernels without it report only the requested ones.
         let cpus = Cpus::of_list(&list("effective_affinity_list").or_else(|| list("smp_affinity_list"))?);
         Some(Interrupt { number: number.parse().ok()?, queue: (trailing_number(&action), action), cpus })
     };
@@ -59,6 +61,7 @@ fn of(root: &Root, name: &str, path: &str, is_managed: bool) -> Option<Advice> {
     if is_managed {
         return Some(advice.saying("the kernel distributes them and does not allow changes"));
     }
+    // Already spread as far as cores allow; which queue has which core does not matter.
     if near.contains_all(&served) && served.len() >= queues.len().min(near.len()) {
         return Some(advice);
     }

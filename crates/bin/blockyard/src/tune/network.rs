@@ -62,6 +62,7 @@ impl Tcp<'_> {
     fn at_least(&self, knob: &'static Tunable, wanted: u64) -> Option<Advice> {
         let advice = self.least(knob)?;
         let now: u64 = advice.now.parse().ok()?;
+        // A larger value of the administrator stays.
         Some(advice.file(&sysctl(knob.name), now.max(wanted).to_string()))
     }
 
@@ -70,6 +71,7 @@ impl Tcp<'_> {
     fn window(&self, knob: &'static Tunable) -> Option<Advice> {
         let advice = self.least(knob)?;
         let [least, first, most] =
+            // Minimum, default and maximum of one socket, in bytes (tcp(7)).
             <[u64; 3]>::try_from(advice.now.split(' ').filter_map(|number| number.parse().ok()).collect::<Vec<u64>>())
                 .ok()?;
         let fastest = self.portals.iter().filter_map(|name| interfaces::megabits(self.root, name)).max().unwrap_or(0);
@@ -87,6 +89,7 @@ impl Tcp<'_> {
         }
         let wanted = format!("{} {CHOSEN}", advice.now);
         let advice = advice.file(&sysctl(CONGESTION_ALLOWED.name), wanted);
+        // An algorithm that is neither built in nor loaded is not listed as available.
         let known = self.root.text(&sysctl("net.ipv4.tcp_available_congestion_control")).unwrap_or_default();
         Some(if has(&known) { advice } else { advice.impossible("this kernel has no cubic; run modprobe tcp_cubic") })
     }
@@ -102,6 +105,7 @@ impl Tcp<'_> {
     /// Recommends a larger limit only if a column of `softnet_stat` has counted an overflow on any core.
     fn after(&self, knob: &'static Tunable, column: usize, wanted: u64) -> Option<Advice> {
         let text = self.root.text("proc/net/softnet_stat").unwrap_or_default();
+        // One line per core, in hexadecimal: packets, then drops, then exhausted budgets.
         let field = |line: &str, n: usize| u64::from_str_radix(line.split_whitespace().nth(n)?, 16).ok();
         let sum = |n: usize| text.lines().filter_map(|line| field(line, n)).sum::<u64>();
         let (packets, counted) = (sum(0), sum(column));

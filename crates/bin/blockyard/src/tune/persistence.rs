@@ -30,6 +30,7 @@ pub(super) fn line(root: &Root, setting: &Setting) -> Option<Line> {
     let in_file = |file: &str, text: String| Some(Line { file: file.to_owned(), text });
     match setting {
         Setting::Ethtool { option, interface, name, value } => {
+            // Udev replaces `$name` by the present name of the interface.
             let run = format!("RUN+=\"/usr/sbin/ethtool {option} $name {name} {value}\"");
             in_file(UDEV, format!("{}, {run}", interface_rule(root, interface)?))
         }
@@ -45,6 +46,7 @@ pub(super) fn line(root: &Root, setting: &Setting) -> Option<Line> {
                     let attribute = attribute.join("/");
                     in_file(UDEV, format!("{}, ATTR{{{attribute}}}=\"{value}\"", interface_rule(root, name)?))
                 }
+                // The line `w` writes to an existing file at each boot (tmpfiles.d(5)).
                 ["sys", "devices" | "module", ..] => in_file(TMPFILES, format!("w /{path} - - - - {value}")),
                 // The unit sets all interrupts, so it needs no line of its own for each.
                 ["proc", "irq", ..] => in_file(UNIT, String::new()),
@@ -57,6 +59,7 @@ pub(super) fn line(root: &Root, setting: &Setting) -> Option<Line> {
 /// Returns a udev match for a disk by its own identity, since names such as sda are not stable.
 fn disk_rule(root: &Root, disk: &str) -> Option<String> {
     let below = format!("sys/block/{disk}");
+    // NVMe, SCSI and virtio disks have their identity in different attributes.
     let own = [("wwid", "wwid"), ("device/wwid", "wwid"), ("serial", "serial")];
     let said = |(file, attribute): (&str, &'static str)| {
         let text = root.text(&format!("{below}/{file}")).filter(|text| !text.is_empty())?;
@@ -75,6 +78,7 @@ fn disk_rule(root: &Root, disk: &str) -> Option<String> {
 /// same address as its card, hence the driver in the match.
 fn interface_rule(root: &Root, name: &str) -> Option<String> {
     if !interfaces::is_card(root, name) {
+        // A virtual interface exists only under the name of its configuration, so the name identifies it.
         return Some(format!("ACTION==\"add\", SUBSYSTEM==\"net\", KERNEL==\"{name}\""));
     }
     let address = root.text(&format!("sys/class/net/{name}/address")).filter(|address| !address.is_empty())?;

@@ -40,6 +40,7 @@ fn governor(root: &Root) -> Option<Advice> {
     let advice = Advice::kept(&GOVERNOR, "", now.into_iter().collect::<Vec<_>>().join(" "));
     let settings = cpus.iter().map(|cpu| Setting::File { path: file(*cpu), value: "performance".to_owned() });
     let advice = advice.to("performance", settings);
+    // Without the list, only the attempt to set the value tells whether the kernel has it.
     let can = root.text(&format!("{CPUS}/cpu0/cpufreq/scaling_available_governors"));
     let has = can.is_none_or(|all| all.split_whitespace().any(|one| one == "performance"));
     Some(if has { advice } else { advice.impossible("not supported by this kernel") })
@@ -48,6 +49,7 @@ fn governor(root: &Root) -> Option<Advice> {
 /// Recommends halt polling in virtual machines whose kernel supports it.
 fn halt_poll(root: &Root) -> Option<Advice> {
     const PATH: &str = "sys/module/haltpoll/parameters/guest_halt_poll_ns";
+    // Other governors ignore the parameter.
     root.text(&format!("{CPUS}/cpuidle/current_governor")).filter(|governor| governor == "haltpoll")?;
     let now = root.number(PATH)?;
     let advice = Advice::kept(&HALT_POLL, "", now.to_string());
@@ -115,6 +117,7 @@ fn allowed(root: &Root, pid: u32) -> Option<Cpus> {
         Some(Cpus::of_list(status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?))
     };
     let tasks = format!("proc/{pid}/task");
+    // Shards may be pinned while the first thread of the process is not, so their own masks count.
     let is_shard =
         |task: &String| root.text(&format!("{tasks}/{task}/comm")).is_some_and(|name| name.starts_with("shard-"));
     let mut all = Cpus::default();
@@ -140,6 +143,7 @@ fn io_uring(root: &Root) -> Option<Advice> {
 
 fn huge_pages(root: &Root) -> Option<Advice> {
     let text = root.text("sys/kernel/mm/transparent_hugepage/enabled")?;
+    // The file lists all modes, with the present one in brackets.
     let (_, rest) = text.split_once('[')?;
     Some(Advice::kept(&HUGE_PAGES, "", rest.split(']').next()?))
 }
@@ -149,6 +153,7 @@ fn swappiness(root: &Root) -> Option<Advice> {
     let path = sysctl(SWAPPINESS.name);
     let now = root.number(&path)?;
     let advice = Advice::kept(&SWAPPINESS, "", now.to_string());
+    // The first line is the header.
     let swaps = root.text("proc/swaps").is_some_and(|text| text.lines().count() > 1);
     Some(if swaps && now > 10 { advice.file(&path, "10") } else { advice })
 }

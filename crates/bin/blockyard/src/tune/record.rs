@@ -104,12 +104,14 @@ impl Record {
 /// *Errors*: the error of the system.
 pub(super) fn replaced(root: &Root, path: &str, text: &str) -> io::Result<bool> {
     let path = root.path(path);
+    // An unchanged file keeps its modification time, and is not reported as written.
     if fs::read_to_string(&path).is_ok_and(|now| now == text) {
         return Ok(false);
     }
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
+    // After a crash nothing reads this file: udev, sysctl, tmpfiles and systemd expect suffixes of their own.
     let new = path.with_extension("new");
     // Left over from an interrupted attempt.
     drop(fs::remove_file(&new));

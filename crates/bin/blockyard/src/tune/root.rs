@@ -29,6 +29,7 @@ impl Root {
 
     /// Returns the location of `path`, with or without its leading slash.
     pub(crate) fn path(&self, path: impl AsRef<Path>) -> PathBuf {
+        // Joining an absolute path would replace the root.
         self.0.join(path.as_ref().strip_prefix("/").unwrap_or(path.as_ref()))
     }
 
@@ -82,6 +83,7 @@ impl Root {
         let ended = run_within(ethtool().args(words), ETHTOOL_LIMIT).map_err(io::Error::other)?;
         match ended.status {
             Some(status) if status.success() => Ok(()),
+            // One line suffices for a table cell, and foreign text is cut and cleaned.
             Some(_) => Err(io::Error::other(excerpt(ended.said.lines().next().unwrap_or("ethtool failed")))),
             None => Err(io::Error::other("ethtool timed out")),
         }

@@ -65,6 +65,7 @@ impl Setting {
 
 /// Selects the settings to apply: recommended changes, and those that need consent if they are named.
 pub(crate) fn plan<'a>(all: &'a [Advice], only: &[String]) -> Vec<&'a Advice> {
+    // Consent names the setting; a kind or a device would include others.
     let agreed = |advice: &Advice| only.iter().any(|word| *word == advice.knob.name || *word == advice.name());
     let wanted = |advice: &&Advice| match advice.verdict {
         Verdict::Change => !advice.settings.is_empty(),
@@ -80,6 +81,7 @@ pub(crate) fn entries(root: &Root, advice: &[&Advice], keeps: bool) -> Vec<Entry
         let entry = |setting: &Setting| Entry {
             name: advice.name(),
             why: format!("{}: {}", advice.knob.name, advice.knob.why),
+            // Values of ethtool cannot be read back from a file; the advice has read them.
             before: setting.now(root).unwrap_or_else(|| advice.now.clone()),
             kept: keeps.then(|| persistence::line(root, setting)).flatten(),
             setting: setting.clone(),
@@ -102,6 +104,7 @@ pub(crate) fn apply(root: &Root, entries: &[Entry]) -> io::Result<(Vec<Step>, Ve
     for entry in entries {
         let refused = entry.setting.write(root).err().map(|error| error.to_string());
         let refused = refused.or_else(|| other_value(root, &entry.setting));
+        // A setting of an earlier `apply` stays recorded, since its original value is still to be restored.
         if refused.is_some() && !known.0.iter().any(|old| old.setting.place() == entry.setting.place()) {
             // A refused value need not be retried at every start; a partial change is undone.
             drop(entry.setting.at(&entry.before).write(root));
@@ -118,6 +121,7 @@ pub(crate) fn apply(root: &Root, entries: &[Entry]) -> io::Result<(Vec<Step>, Ve
 fn other_value(root: &Root, setting: &Setting) -> Option<String> {
     let now = setting.now(root)?;
     let place = setting.place();
+    // The kernel prints masks with leading zeros and commas, so numbers are compared instead of text.
     let same = if place.ends_with("_cpus") {
         super::cpus::Cpus::of_mask(&now) == super::cpus::Cpus::of_mask(setting.value())
     } else if place.ends_with("_allowed_congestion_control") {
@@ -140,6 +144,7 @@ pub(crate) fn revert(root: &Root) -> io::Result<(Vec<Step>, Vec<String>)> {
     let record = Record::load(root)?;
     let mut left = record.clone();
     let mut steps = Vec::new();
+    // In reverse order, since a later setting may depend on an earlier one.
     for entry in record.0.iter().rev() {
         let setting = entry.setting.at(&entry.before);
         let is_gone = matches!(&setting, Setting::File { path, .. } if !root.has(path));

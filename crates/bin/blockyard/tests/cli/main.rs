@@ -136,7 +136,7 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         (
             "volume create Tank/vm1 1MiB",
             2,
-            "\"Tank/vm1\" is not a volume's name; write POOL/VOLUME, or one name for a volume without a pool, each 1 to 63 of a-z, 0-9, \".\", \"_\" and \"-\", beginning with a letter or a digit (BY-1002)",
+            "\"Tank/vm1\" is not a volume name; write POOL/VOLUME, or one name for a volume without a pool, each 1 to 63 of a-z, 0-9, \".\", \"_\" and \"-\", beginning with a letter or a digit (BY-1002)",
         ),
         (
             "volume create loose 1MiB",
@@ -254,7 +254,7 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
             "CHAP as db has no secret; give a file that contains only the secret with --chap-secret-file or \
              --mutual-secret-file (BY-1605)",
         ),
-        ("auth weakest md4", 2, "\"md4\" is no hash function of CHAP; write md5, sha-1, sha-256 or sha3-256 (BY-1010)"),
+        ("auth weakest md4", 2, "\"md4\" is not a CHAP hash function; write md5, sha-1, sha-256 or sha3-256 (BY-1010)"),
         (
             "auth discovery",
             2,
@@ -263,7 +263,7 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         (
             "isns set nas",
             2,
-            "\"nas\" is not the address of a server; write 10.0.0.5, 10.0.0.5:3205 or [fd00::5]:3205 (BY-1006)",
+            "\"nas\" is not the address of an iSNS server; write 10.0.0.5, 10.0.0.5:3205 or [fd00::5]:3205 (BY-1006)",
         ),
         (
             "connect web --os linux",
@@ -343,7 +343,7 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         (
             "snapshot delete tank/vm1 --yes",
             2,
-            "\"tank/vm1\" is not a snapshot's name; write POOL/VOLUME@SNAPSHOT, such as tank/vm1@monday (BY-1002)",
+            "\"tank/vm1\" is not a snapshot name; write POOL/VOLUME@SNAPSHOT, such as tank/vm1@monday (BY-1002)",
         ),
         (
             "snapshot delete tank/vm1@noon --yes",
@@ -422,17 +422,17 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         (
             "volume set tank/vm1 --iops 10 --guarantee-iops 20",
             2,
-            "guarantee-iops of 20 is more than iops of 10; lower the one or raise the other (BY-1010)",
+            "guarantee-iops of 20 is more than iops of 10; lower guarantee-iops or raise iops (BY-1010)",
         ),
         (
             "pool set tank space.soft=96%",
             2,
-            "space.soft of 96% is more than space.hard of 95%; lower the one or raise the other (BY-1010)",
+            "space.soft of 96% is more than space.hard of 95%; lower space.soft or raise space.hard (BY-1010)",
         ),
         (
             "pool set tank space.hard=full",
             2,
-            "space.hard cannot be \"full\"; write a part in percent such as 95%, or off (BY-1010)",
+            "space.hard cannot be \"full\"; write a percentage such as 95%, or off (BY-1010)",
         ),
         ("pool lst", 2, "unknown command \"pool lst\"; did you mean blockyard pool list?"),
         ("volume craete tank/x 1MiB", 2, "unknown command \"volume craete\"; did you mean blockyard volume create?"),
@@ -585,7 +585,7 @@ fn secrets_come_from_files_and_the_environment_and_are_never_shown() {
     let add = ["host", "add", "db", "--initiator", "iqn.2001-04.com.example:db"];
     let outcome = lab.run_with(&add, &[("BLOCKYARD_CHAP_SECRET", "too short")]);
     assert_eq!(outcome.code, 2);
-    assert!(outcome.stderr.contains("a secret of 9 bytes is not taken") && !outcome.stderr.contains("too short"));
+    assert!(outcome.stderr.contains("a secret of 9 bytes is not accepted") && !outcome.stderr.contains("too short"));
     let equal = [("BLOCKYARD_CHAP_SECRET", "the very same one"), ("BLOCKYARD_MUTUAL_SECRET", "the very same one")];
     let outcome = lab.run_with(&add, &equal);
     assert!(

@@ -148,7 +148,7 @@ fn mutual_proof_that_is_required_is_not_forgone() {
         assert!(!Host::is_let_in(sim, &one_way).await);
         let last = array.refused().await.remove(0);
         assert!(last.reason().contains("does not ask us to prove ourselves"), "{last:?}");
-        assert!(last.remedy().contains("turn on mutual CHAP there"), "{last:?}");
+        assert!(last.remedy().contains("enable mutual CHAP on the initiator"), "{last:?}");
         assert!(Host::is_let_in(sim, &Login::of("web", 1)).await);
         let distrusts = Login { secrets: [HOST_SECRET, b"not what we prove"], ..Login::of("web", 2) };
         assert!(!Host::is_let_in(sim, &distrusts).await, "the host finds out that we are not whom it wants");

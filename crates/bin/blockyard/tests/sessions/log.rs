@@ -328,7 +328,7 @@ fn log_that_fails_while_it_is_used_loses_nothing() {
             }
             sim.sleep(Duration::from_secs(3)).await;
             assert_eq!(stage.report().await.state, LogState::Failed);
-            stage.assert_said_once("everything that it held is on the pool's disks").await;
+            stage.assert_said_once("all of its data is on the disks of the pool").await;
             assert_eq!((stage.times(event::LOG_FAILED).await, stage.times(event::LOG_SETTLED).await), (1, 1));
             stage.host.write(5, 0x55).await;
             let refused = stage.remove(false).await.unwrap_err();

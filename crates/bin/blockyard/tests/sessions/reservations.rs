@@ -161,7 +161,10 @@ fn operator_sees_who_holds_what_hears_of_conflicts_and_can_take_it_all_back() {
         assert_eq!((told.len(), told[0].count), (1, 1), "it is told now and then: {told:?}");
         let sentence = &told[0].message;
         assert!(sentence.contains("READ (10), exclusive access, held by iqn."), "{sentence}");
-        assert!(sentence.contains(&format!("with key {}: only the holder reads and writes", holder.key)), "{sentence}");
+        assert!(
+            sentence.contains(&format!("with key {}: only the holder may read and write", holder.key)),
+            "{sentence}"
+        );
         assert!(sentence.ends_with("blockyard volume reservations tank/vm1 --clear --yes"), "{sentence}");
         node.control.volumes.clear_reservations(&vm1()).await.unwrap();
         assert_eq!(report(&node).await, None);

@@ -122,6 +122,7 @@ impl Mode {
         let portal = setup.portal;
         match self {
             Self::Redirect => {
+                // The data portal first: a front portal without one has nowhere to send a login.
                 product.command(&["portal", "set", &other.to_string(), "role=data"])?;
                 product.command(&["portal", "set", &portal.to_string(), "role=front"])?;
                 // Proves that the redirect works before the suite relies on it.
@@ -137,6 +138,7 @@ impl Mode {
                 let size = format!("{}MiB", setup.unit_bytes >> 20);
                 for unit in (0..product.units().len()).map(|unit| format!("unit{unit}")) {
                     let volume = format!("tank/{unit}");
+                    // Presented again under the same target and LUN, so that the URLs of the units stay valid.
                     product.command(&["unpresent", &volume, "anyone", "--force"])?;
                     product.command(&["volume", "delete", &volume, "--yes"])?;
                     product.command(&["volume", "create", &volume, &size, "--thin", "--encrypted"])?;

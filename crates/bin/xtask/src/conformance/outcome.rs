@@ -60,6 +60,7 @@ impl fmt::Display for Outcome {
 
 /// Returns the first four numbers in the row of CUnit's summary that begins with `kind`.
 fn figures(said: &str, kind: &str) -> Option<[u64; 4]> {
+    // From the end, since lines of the test itself may begin with the same word.
     let row = said.lines().rev().find_map(|line| line.trim().strip_prefix(kind)?.strip_prefix(' '))?;
     let mut numbers = row.split_whitespace().map_while(|word| word.parse().ok());
     Some([numbers.next()?, numbers.next()?, numbers.next()?, numbers.next()?])
@@ -78,6 +79,7 @@ fn place(line: &str) -> Option<String> {
 fn own_part(said: &str) -> &str {
     let Some((_, from)) = said.split_once("  Test: ") else { return said };
     let from = from.split_once("...").map_or(from, |(_, rest)| rest);
+    // No output between the name and the verdict: the test has skipped nothing.
     let verdicts = ["passed", "FAILED"];
     if verdicts.iter().any(|verdict| from.starts_with(verdict)) {
         return "";

@@ -69,11 +69,13 @@ impl Attack {
 fn attack(unit: &Unit, over: &AtomicBool) -> Result<AttackCounts> {
     let (mut harm, mut random) = (AttackCounts::default(), Random::new(7));
     let (mut held, mut guessing): (VecDeque<TcpStream>, Vec<Client>) = Default::default();
+    // As long as the right secret, so that only its content is wrong.
     let wrong = Credential { name: "guarded".into(), secret: Secret::new(SECRET.to_uppercase())? };
     let wrong = InitiatorAuth::chap(wrong, None, Algorithm::Md5)?;
     let mut knocks = RUSH;
     while !over.load(Ordering::Relaxed) {
         for _ in 0..knocks {
+            // The initial burst takes seconds, and must not delay the end.
             if over.load(Ordering::Relaxed) {
                 break;
             }
@@ -102,6 +104,7 @@ fn attack(unit: &Unit, over: &AtomicBool) -> Result<AttackCounts> {
             }
         }
         // Refused guesses are dropped; the others wait for their answer.
+        // `retain_mut` visits the clients in order, so each of them meets its own entry.
         let mut due = Client::which_are_due(&guessing)?.into_iter();
         guessing
             .retain_mut(|client| due.next() != Some(true) || client.turn(Duration::ZERO).is_ok() && !client.is_over());

@@ -43,12 +43,14 @@ impl CrowdSessions {
                     // A thread that failed arrives as well; otherwise the others would wait forever.
                     ready.arrive();
                     let served = clients.and_then(|mut clients| {
+                        // Sessions that are logged in answer pings of the target while others still log in.
                         Client::attend(&mut clients, LOOK, || Ok(ready.is_open()))?;
                         use_each(&mut clients).map(|()| clients)
                     });
                     done.arrive();
                     let mut clients = served?;
                     Client::attend(&mut clients, LOOK, || Ok(leave.load(Ordering::Relaxed)))?;
+                    // A second use shows which sessions are still alive.
                     use_each(&mut clients)?;
                     Ok(u16::try_from(clients.len())?)
                 }))
@@ -58,6 +60,7 @@ impl CrowdSessions {
         ready.wait();
         let logged_in_within = begin.elapsed();
         done.wait();
+        // Each session executes two commands now, and two when it leaves.
         Ok(Self { threads, leave, logged_in_within, commands: 4 * u32::try_from(numbers.len())? })
     }
 
@@ -74,12 +77,14 @@ impl CrowdSessions {
 
 fn log_in(thread: u16, seats: &[(u16, Unit)]) -> Result<Vec<Client>> {
     let [high, low] = thread.to_be_bytes();
+    // `THREADS` is far below 255, so the octet does not overflow.
     let from = Some(Ipv4Addr::new(127, 1, high, low + 1));
     let mut clients = Vec::new();
     let mut looked = Instant::now();
     for (number, unit) in seats {
         let caller = Caller { number: *number, from, ..Caller::default() };
         clients.push(Client::log_in_as(unit, &caller).with_context(|| format!("guest {number}"))?);
+        // Sessions that are already logged in answer pings of the target meanwhile.
         if looked.elapsed() >= LOOK {
             Client::turn_due(&mut clients)?;
             looked = Instant::now();

@@ -51,6 +51,7 @@ impl LoadSetup {
             hall.create_shared_target(options.units)?
         }
         for (&caller, at) in callers.iter().zip(0..) {
+            // The same arithmetic by which the objects are created below.
             let (target, lun) = match (options.table, options.many) {
                 (true, _) => (at / HOSTS_OF_TARGET, at % UNITS_OF_TARGET),
                 (_, true) => (at / UNITS_OF_TARGET, at % UNITS_OF_TARGET),
@@ -104,6 +105,7 @@ impl LoadSetup {
         for (at, &number) in callers.iter().enumerate() {
             let (target, lun) = (at / UNITS_OF_TARGET, at % UNITS_OF_TARGET);
             let initiator = Caller { number, ..Caller::default() }.name();
+            // A pool holds fewer volumes than the test needs, so the others have no medium.
             let (pool, kind) =
                 if at < THIN { ("tank/", "provision = \"thin\"") } else { ("", "backend = { kind = \"null\" }") };
             writeln!(text, "[volume.\"{pool}unit{target}-{lun}\"]\nsize = \"64MiB\"\n{kind}")?;

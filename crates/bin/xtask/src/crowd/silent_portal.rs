@@ -49,6 +49,7 @@ fn take_all(door: &TcpListener, over: &AtomicBool) {
     let mut held: VecDeque<TcpStream> = VecDeque::new();
     while !over.load(Ordering::Relaxed) {
         while let Ok((socket, _)) = door.accept() {
+            // The oldest connections end first, as at a daemon.
             held.push_back(socket);
             held.drain(..held.len().saturating_sub(HELD_MAX));
         }

@@ -21,6 +21,7 @@ pub(super) fn measure(clients: &mut [Client], span: Duration) -> Result<Rate> {
     let mut latencies: Vec<Duration> = Vec::new();
     let mut under_way: Vec<Vec<(iscsi::TaskId, Instant)>> = clients.iter().map(|_| Vec::new()).collect();
     let begin = Instant::now();
+    // Commands in flight at the end are awaited, since the next measurement starts with idle sessions.
     while begin.elapsed() < span || under_way.iter().any(|tasks| !tasks.is_empty()) {
         for (client, tasks) in clients.iter_mut().zip(&mut under_way) {
             while tasks.len() < DEPTH && begin.elapsed() < span {
@@ -28,6 +29,7 @@ pub(super) fn measure(clients: &mut [Client], span: Duration) -> Result<Rate> {
                 let lba = random.below(client.blocks / u64::from(blocks)) * u64::from(blocks);
                 tasks.push((client.read(lba, blocks, DataIn::Discard(IO_BYTES))?, Instant::now()));
             }
+            // Sessions are polled instead of awaited, so that one thread serves all of them.
             client.turn(Duration::ZERO)?;
             while let Some(completion) = client.completion()? {
                 ensure_good(&completion)?;

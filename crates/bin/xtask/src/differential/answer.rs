@@ -52,6 +52,7 @@ impl Answer {
             0x28 => "task set full".to_owned(),
             other => format!("status {other:02x}"),
         };
+        // Only the bytes that arrived: the rest of the buffer is still zero.
         let len = completion.data_in_bytes as usize;
         let data = completion.data_in.as_deref().map_or(Vec::new(), |data| data[..len.min(data.len())].to_vec());
         Self { end, pointer: sensed.as_ref().and_then(pointer_of), residual: completion.residual, data }

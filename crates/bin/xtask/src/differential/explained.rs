@@ -150,6 +150,7 @@ impl Row {
 }
 
 fn place_of(request: &Request) -> Option<Blocks> {
+    // An overflow of the sum is beyond the end as well.
     let is_beyond = |&(lba, blocks): &(u64, u64)| lba.checked_add(blocks).is_none_or(|end| end > BLOCKS);
     match &request.extents[..] {
         [] => None,

@@ -51,6 +51,7 @@ impl Side {
         let client = &mut self.clients[request.nexus];
         let answer = Answer::of(client.execute(request.absent_lun, &request.cdb, data_out, data_in));
         if answer.is_last() {
+            // The same number, so that the target sees the same initiator port again.
             self.clients[request.nexus] = Client::log_in(&self.unit, request.nexus as u16 + 1)
                 .with_context(|| format!("no new login after \"{}\"", answer.end))?;
         }
@@ -60,6 +61,7 @@ impl Side {
     /// Resets the unit: no reservations, started, default mode parameters, and no pending unit attentions.
     pub(super) fn level(&mut self) -> Result<()> {
         for nexus in 0..self.clients.len() {
+            // RELEASE (6) from both initiators, since only the holder can release the unit.
             self.tell(nexus, &[0x17, 0, 0, 0, 0, 0], &[]);
         }
         for action in [6, 3] {
@@ -68,12 +70,14 @@ impl Side {
             list[if action == 6 { 15 } else { 7 }] = KEY;
             self.tell(0, &[0x5F, action, 0, 0, 0, 0, 0, 0, 24, 0], &list);
         }
+        // START STOP UNIT with START, then PREVENT ALLOW MEDIUM REMOVAL with removal allowed.
         self.tell(0, &[0x1B, 0, 0, 0, 1, 0], &[]);
         self.tell(0, &[0x1E, 0, 0, 0, 0, 0], &[]);
         // Control mode page with its default values.
         let list = [0, 0, 0, 0, 0x0A, 10, 0x02, 0x10, 0, 0, 0, 0, 0xFF, 0xFF, 0, 0];
         self.tell(0, &[0x15, 0x10, 0, 0, list.len() as u8, 0], &list);
         for nexus in 0..self.clients.len() {
+            // TEST UNIT READY of both also takes the unit attentions that the commands above have established.
             let answer = self.tell(nexus, &[0; 6], &[]);
             ensure!(answer.end == "good", "the unit does not become ready: {answer}");
         }

@@ -112,6 +112,7 @@ pub(super) fn request(seed: u64, number: u64) -> Request {
     if random.one_in(32) {
         // NACA, two obsolete bits and two vendor-specific bits.
         let control = request.cdb.len() - 1;
+        // The CONTROL byte is the last one of a CDB of fixed length.
         request.cdb[control] = [0x04, 0x01, 0x02, 0x40, 0x80][random.below(5) as usize];
     }
     if random.one_in(10) {
@@ -132,6 +133,7 @@ fn expect_otherwise(random: &mut Random, request: &mut Request) {
     };
     match &mut request.data_out {
         Some(data) => {
+            // Not zero, so that a side that stores the surplus differs from one that does not.
             data.resize(bytes as usize, 0xEE);
             if data.is_empty() {
                 request.data_out = None;

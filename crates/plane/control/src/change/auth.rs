@@ -61,6 +61,7 @@ impl Authentication {
                 auth.discovery = Some(after);
             }
         }
+        // On a copy of the whole state, because the secrets of discovery are compared with those of all hosts.
         admit_credentials(&next)?;
         let auth = next.auth;
         let report = AuthReport::of(&auth);

@@ -25,6 +25,7 @@ impl Volumes {
     /// Nothing is changed then.
     pub async fn set(&self, name: &VolumeName, request: VolumeSettings) -> Result<VolumeReport, Refusal> {
         let mut set = self.set_all(&[(name.clone(), request.settings)]).await?;
+        // One change was given, so one is returned.
         Ok(set.remove(0).report)
     }
 
@@ -39,6 +40,7 @@ impl Volumes {
         // Committed before it is applied: after a crash the next start applies the rest.
         self.core.commit(&turn, |state| {
             state.policies.extend(changes.iter().map(|(_, name, record)| (name.clone(), *record)));
+            // Volumes without a record have the default policy, so a default policy needs none.
             state.policies.retain(|_, record| record.policy != VolumePolicy::default());
         })?;
         let mut set = Vec::new();
@@ -54,6 +56,7 @@ impl Volumes {
                             tracing::error!(volume = %name, %refusal, "a policy could not be taken back");
                         }
                     }
+                    // The change lock is still held, so no policy of another change is undone.
                     self.core.commit(&turn, |now| now.policies.clone_from(&state.policies))?;
                     return Err(refusal);
                 }
@@ -107,6 +110,7 @@ impl Volumes {
         let unpresented = |state: &mut State| {
             state.presentations.retain(|record| going.iter().all(|(name, _)| record.volume != **name));
         };
+        // Without `force` only volumes that are not presented were admitted, so there is nothing to end.
         if force && let Err(refusal) = self.access.commit(&turn, Confirmation::forced(true), unpresented).await {
             left.extend(all(&refusal));
             return left;

@@ -29,6 +29,7 @@ impl Copies {
         let NewCopy { source, name } = request;
         self.volumes.admit_mapped(source.volume()).await?;
         if let CopySource::Snapshot(snapshot) = &source {
+            // Only its existence matters: the report of an unknown snapshot is an error.
             self.snapshots.report(snapshot).await?;
         }
         let pool = name.pool().ok_or_else(|| {

@@ -49,6 +49,7 @@ impl Disks {
         if let Some(size) = request.create {
             create_file(&self.core, &path, size)?;
         }
+        // An async block, so that every refusal in it reaches the removal of the created file.
         let added = async {
             self.admit_unknown(&path)?;
             self.devices.admit_unused(&path).await?;
@@ -124,6 +125,7 @@ impl Disks {
     ///
     /// *Errors*: there is none of this name, it is missing, or it has no controllable LED.
     pub async fn locate(&self, name: &DiskName, request: Locate) -> Result<DiskReport, Refusal> {
+        // Distinguishes an unknown disk from a missing one.
         self.core.state().disk(name)?;
         let report = self.opened(name).await?.ok_or_else(|| missing(name))?;
         let disk = name.clone();
@@ -238,6 +240,7 @@ pub(super) fn admit_not_own(core: &Core, path: &Path) -> Result<(), Refusal> {
     let there = real(path);
     let settings = &core.settings;
     let own = [settings.state_dir.as_path(), settings.socket.as_path(), core.store.key_path()];
+    // By path components: a folder beside the state folder whose name begins alike is not part of it.
     if !own.into_iter().any(|own| there.starts_with(real(own))) {
         return Ok(());
     }
@@ -251,6 +254,7 @@ fn real(path: &Path) -> PathBuf {
     let there = path.ancestors().find_map(|above| Some((above, fs::canonicalize(above).ok()?)));
     there.map_or_else(
         || path.to_path_buf(),
+        // `above` is an ancestor of `path`, so the prefix is always there.
         |(above, real)| real.join(path.strip_prefix(above).unwrap_or(Path::new(""))),
     )
 }
@@ -279,6 +283,7 @@ fn create_here(path: &Path, size: Size) -> Result<(), Refusal> {
     // `create_new` fails on an existing file, so no data is lost.
     let file = File::options().write(true).create_new(true).mode(0o600).open(path).map_err(refused)?;
     let sized = file.set_len(size.bytes()).and_then(|()| file.sync_all());
+    // The entry in the folder is flushed, too, or power loss could take the file although its content is durable.
     let named = sized.and_then(|()| path.parent().map_or(Ok(()), sync_dir));
     named.map_err(|error| {
         // The file is useless without its size; a failure to remove it does not matter beside the error

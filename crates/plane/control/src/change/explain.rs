@@ -80,6 +80,7 @@ impl Presentations {
         // The first point is the state of the volume.
         let sees = points[0].passed && is_reached;
         points.extend(obstacles::of_groups(&state, &ways));
+        // The host was found in this snapshot of the state above, so the index cannot fail.
         let names = obstacles::names_of(host, &state.hosts[host], &sessions);
         points.extend(obstacles::of_reservation(volume, report.reservation.as_deref(), host, &names));
         points.extend(of_others(&state, host, volume));
@@ -212,6 +213,7 @@ fn of_proof(state: &State, host: &Name) -> Vec<Point> {
         Some(Demand::Required) => Point::good(sentence),
     };
     let weakest = state.auth.weakest;
+    // MD5 is the weakest hash function, so as a limit it excludes none.
     let hash = (told.chap_user.is_some() && weakest > ChapAlgorithm::Md5)
         .then(|| Point::good(format!("CHAP hash functions weaker than {weakest} are not accepted")));
     [Point::good(format!("host {host} is {who}, {from}")), proof].into_iter().chain(hash).collect()

@@ -90,6 +90,7 @@ impl HostGroups {
             return Err(unknown_group(name));
         }
         let removal = |state: &mut State| {
+            // A later group of this name must not inherit the mappings.
             state.presentations.retain(|record| record.host != *name);
             state.groups.remove(name);
         };

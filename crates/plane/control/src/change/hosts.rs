@@ -94,6 +94,7 @@ impl Hosts {
             return Err(unknown_host(name));
         }
         let removal = |state: &mut State| {
+            // A later host of this name must not be in the groups of this one.
             state.groups.values_mut().for_each(|hosts| _ = hosts.remove(name));
             state.presentations.retain(|record| record.host != *name);
             state.hosts.remove(name);

@@ -37,10 +37,12 @@ impl Pools {
             ));
         }
         let order = Order::AddLog { pool: name.clone(), disks: group.disks, force: request.force };
+        // The commit point is the pool's own; the state only mirrors its members.
         let pool = self.core.engine.pool(order).await?;
         self.core.commit(&turn, |state| state.learn(&pool))?;
         // Volumes that are configured for write-back switch to the new log.
         self.volumes.apply_policies(&turn, name).await?;
+        // The report needs no lock, and other changes may run meanwhile.
         drop(turn);
         self.report(name).await
     }
@@ -80,6 +82,7 @@ impl Pools {
             }
         })?;
         let removed = self.core.engine.pool(Order::RemoveLog { pool: name.clone(), lost: request.lost }).await;
+        // A refusal leaves the labels in place, so the identities are restored.
         self.core.or_restore(&turn, removed.map(drop), &before)?;
         self.volumes.apply_policies(&turn, name).await?;
         drop(turn);

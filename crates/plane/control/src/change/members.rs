@@ -16,6 +16,7 @@ impl Pools {
         if self.disks.opened(name).await?.is_none() {
             return Err(missing(name));
         }
+        // The pool records the failure on its disks, so there is nothing to commit here.
         self.core.engine.pool(Order::FailDisk { disk: name.clone() }).await
     }
 
@@ -45,12 +46,14 @@ impl Pools {
         if let Some(disk) = &opened {
             admit_replaced(name, disk, &request)?;
         }
+        // In its own place a disk is a former member by nature.
         if request.replacement != *name {
             let known = self.core.state().disk(&request.replacement)?.former.clone();
             admit_former(&request.replacement, known.as_ref(), request.force)?;
         }
         // Prepared before the order, because afterwards the old disk no longer counts as a member.
         let former = FormerMember {
+            // A placeholder: only the report of the replacement names the pool, and the commit below sets it.
             pool: name.clone(),
             failed: opened.is_none_or(|disk| disk.state != DiskState::InUse),
             replaced_by: Some(request.replacement.clone()),
@@ -60,11 +63,13 @@ impl Pools {
         let state = self.core.state();
         let order = Order::ReplaceDisk {
             failed: name.clone(),
+            // A missing disk has no label to read, so the recorded identity names the member.
             member: state.disk(name)?.id,
             replacement: request.replacement,
             force: request.force,
         };
         let pool = self.core.engine.pool(order).await?;
+        // The pool has committed already: a crash here loses the record of the former member, and no more.
         self.core.commit(&turn, |state| {
             state.learn(&pool);
             if !in_its_place {

@@ -51,7 +51,9 @@ impl Presentations {
                 read_only: request.read_only,
                 groups: request.groups.clone(),
             };
+            // Every volume was looked up above, so the index cannot fail.
             let record = admit_presentation(&next, one, ids[volume], target.clone())?;
+            // Before the next one is admitted, which must not get the same LUN.
             next.presentations.push(record.clone());
             records.push(record);
         }
@@ -65,6 +67,7 @@ impl Presentations {
         let name: Name = name.parse()?;
         if !state.targets.contains_key(&name) {
             let iqn = state.target_iqn(&self.core.settings, Some(&name))?;
+            // An operator may have given this iSCSI name to a target of another name.
             if let Some((other, _)) = state.targets.iter().find(|(_, record)| record.iqn == iqn) {
                 let message = format!("target {other} has the iSCSI name {iqn}");
                 return Err(Refusal::new(code::NAME_TAKEN, message, "remove that target, or use fewer targets"));

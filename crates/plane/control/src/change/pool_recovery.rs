@@ -79,6 +79,7 @@ impl PoolRecovery {
         for (name, record) in state.pools.iter().filter(|(name, _)| !open.contains(*name)) {
             self.try_open(waits, name, record).await?;
         }
+        // Pools that were opened in this round follow in the next one, because `reports` does not have them.
         for pool in &reports {
             self.put_members_back(waits, pool).await?;
         }
@@ -135,6 +136,7 @@ impl PoolRecovery {
                 let order = record.order(attempt == Attempt::Whole);
                 match self.core.engine.pool(order).await {
                     Ok(pool) => {
+                        // No disk is inspected any more, so imports need not wait for the rest.
                         drop(_alone);
                         waits.pools.remove(name);
                         return self.settle(&pool).await;
@@ -161,12 +163,14 @@ impl PoolRecovery {
     /// Applies the settings of a pool that is open again, and of its volumes, and admits its hosts.
     async fn settle(&self, pool: &PoolReport) -> Result<(), Refusal> {
         let turn = self.core.lock_changes().await;
+        // Before `apply`, which marks the LUNs of closed pools.
         self.access.closed_pools.forget(&pool.name);
         tracing::info!(pool = %pool.name, state = ?pool.state, "a pool is open again");
         self.pools.settle(&turn, pool).await?;
         // Volumes may have been deleted while another node had the pool.
         self.access.drop_dangling(&turn).await?;
         self.volumes.learn_shapes(&turn).await?;
+        // Last, because it publishes the presentations and shapes that were settled above.
         self.access.apply().await
     }
 
@@ -187,6 +191,7 @@ impl PoolRecovery {
             return Ok(());
         }
         let _alone = self.pools.opening.write().await;
+        // A copy of the record limits the search to the missing members.
         let of_missing = PoolRecord { members: missing, ..record.clone() };
         for disk in self.find(&mut waits.finding, &of_missing).await? {
             let Some(id) = state.disks.get(&disk).and_then(|disk| disk.id) else { continue };
@@ -195,6 +200,7 @@ impl PoolRecovery {
             if waits.returned.get(&id).is_some_and(|last| now - *last < RETURN_INTERVAL) {
                 continue;
             }
+            // Noted before the attempt, so that the interval holds after a refusal as well.
             waits.returned.insert(id, now);
             match self.core.engine.pool(Order::ReturnDisk { disk: disk.clone(), member: id }).await {
                 Ok(_) => tracing::info!(%disk, "an absent member rejoined its slot"),
@@ -210,6 +216,7 @@ impl PoolRecovery {
         if !state.volumes.values().any(|record| matches!(record.backend, Backend::File { .. })) {
             return Ok(());
         }
+        // Sorted by the data plane, as the binary search needs it.
         let open = self.core.engine.volume_names(Order::VolumeNames).await?;
         let lost = state.volumes.iter().filter(|(name, record)| {
             matches!(record.backend, Backend::File { .. }) && open.binary_search(name).is_err()
@@ -241,6 +248,7 @@ impl Pools {
             Ok(pool) => return Some(pool),
             Err(refusal) => refusal,
         };
+        // No report has been read yet, so a pool with too few disks counts as one with absent disks.
         let needs_operator = needs_operator(refusal.code, false);
         let sentence = match needs_operator {
             true => format!("pool {name} could not be opened: {refusal}"),

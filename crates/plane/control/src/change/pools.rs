@@ -68,6 +68,7 @@ impl Pools {
                 state.learn(pool);
                 for spare in &request.spares {
                     if let Some(record) = state.disks.get_mut(spare) {
+                        // The spares were admitted as blank, so nothing on them has to be overwritten.
                         record.spare = Some(SpareRecord { pool: Some(pool.name.clone()), force: false });
                     }
                 }
@@ -77,6 +78,7 @@ impl Pools {
             // The pending record is still there, so whatever this leaves behind is wiped at the next start.
             self.core.engine.done(Order::DestroyPool { pool: pool.name.clone() }).await?;
         }
+        // The error of the commit first: without the commit the pool was destroyed again.
         committed.and(made)?;
         // Reporting needs no lock, and other changes may run meanwhile.
         drop(turn);
@@ -122,6 +124,7 @@ impl Pools {
     pub async fn grow(&self, name: &Name, request: GrowPool) -> Result<PoolReport, Refusal> {
         let turn = self.core.lock_changes().await;
         self.admit_open(name).await?;
+        // The state holds no sizes of groups, so there is nothing to commit.
         self.core
             .engine
             .pool(Order::GrowPool {
@@ -215,6 +218,7 @@ impl Pools {
         let may_be_reopened = match pool.read_only {
             // A failed pool serves nothing, so reopening it cannot disturb anyone.
             _ if pool.state == PoolState::Failed => true,
+            // A pool that opened read-only by itself is admitted: the import records the choice for later starts.
             Some(_) => !(read_only && is_imported_read_only),
             None => false,
         };
@@ -241,6 +245,7 @@ impl Pools {
             self.core.raise(event::IMPORT_REFUSED, Subject::pool(name), sentence);
         }
         let Some(known) = known else { return Ok(()) };
+        // Locked for the commit only, because opening the pool again can take seconds.
         {
             let turn = self.core.lock_changes().await;
             self.core.commit(&turn, |state| state.set_read_only(name, known.read_only.clone()))?;
@@ -274,6 +279,7 @@ impl Pools {
         let unpresented = |state: &mut State| state.presentations.retain(|seen| seen.volume.pool() != Some(name));
         match state.presentations.iter().find(|seen| seen.volume.pool() == Some(name)) {
             None => {}
+            // Hosts lose the LUNs first, so that no command of theirs meets a closed pool.
             Some(_) if request.force => self.access.commit(&turn, Confirmation::forced(true), unpresented).await?,
             Some(PresentationRecord { volume, host, .. }) => {
                 let message = format!("volume {volume} of pool {name} is presented to host {host}");
@@ -324,6 +330,7 @@ impl Pools {
         })?;
         let destroyed = self.core.engine.done(Order::DestroyPool { pool: name.clone() }).await;
         self.core.or_restore(&turn, destroyed, &before)?;
+        // A crash before this commit leads to another wipe at the start, which finds no label of this pool.
         self.core.commit(&turn, |state| {
             state.pending.remove(&record.id);
         })
@@ -389,6 +396,7 @@ impl Pools {
     /// Redistributes the disks of the groups over enclosures.
     async fn spread(&self, groups: Vec<NewGroup>) -> Result<Vec<NewGroup>, Refusal> {
         // Only groups of one shape can be dealt out evenly.
+        // `admit_groups` has refused an empty list, so there is a first group.
         let like_first =
             |group: &NewGroup| group.level == groups[0].level && group.disks.len() == groups[0].disks.len();
         if !groups.iter().all(like_first) {

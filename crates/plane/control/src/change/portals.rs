@@ -75,7 +75,9 @@ impl Portals {
         if !matches!(state, PortalState::Failed { .. }) {
             self.core.engine.done(Order::ClosePortal { address }).await?;
         }
+        // Before the commit, which publishes the open portals.
         self.access.forget(address);
+        // No further confirmation: sessions at the portal were refused above, or `force` is set.
         self.access
             .commit(&turn, Confirmation::ALL, |state| {
                 state.portals.remove(&address);
@@ -86,6 +88,7 @@ impl Portals {
     /// Returns the sessions with a connection through the portal.
     async fn sessions_at(&self, portal: SocketAddr) -> Result<Vec<SessionLoss>, Refusal> {
         let is_at =
+            // A session names the address that it reached, never the wildcard address of its portal.
             |reached: SocketAddr| reached == portal || portal.ip().is_unspecified() && portal.port() == reached.port();
         let mut sessions = self.sessions.list().await?;
         sessions.retain(|session| {
@@ -117,6 +120,7 @@ impl Portals {
     pub async fn drain(&self, address: PortalAddress, drained: bool) -> Result<PortalReport, Refusal> {
         self.change(address, Confirmation::forced(false), |address, policy, others| {
             // Only a portal of the same group offers the same target port group, so sessions keep their access.
+            // A front hands sessions on and serves none while a data portal is left, so it cannot take them over.
             let takes =
                 |other: &PortalPolicy| !other.drained && other.role != PortalRole::Front && other.tag == policy.tag;
             if drained && !others.iter().any(takes) {
@@ -174,6 +178,7 @@ impl Portals {
     /// Lists the open portals and those that failed to open.
     pub async fn list(&self) -> Result<Vec<PortalReport>, Refusal> {
         let mut portals = self.core.engine.portals(Order::Portals).await?;
+        // The data plane reports open portals only.
         portals.extend(self.access.portals().into_iter().filter(|portal| portal.state != PortalState::Open));
         portals.sort_by_key(|portal| portal.address);
         Ok(portals)

@@ -157,6 +157,7 @@ impl<'a> Numbers<'a> {
         target: &Name,
     ) -> Result<u16, Refusal> {
         let who = &request.host;
+        // Groups and `everyone` are names in use, too, so all that can be presented to passes.
         if !state.is_taken(who) {
             return Err(unknown_host(who));
         }

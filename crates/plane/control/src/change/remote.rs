@@ -33,8 +33,8 @@ impl RemoteRecord {
     pub(crate) fn login(&self, force: bool) -> RemoteLogin {
         let chap = |record: &ChapRecord| Chap {
             user: record.user.clone(),
-            // Required in both directions: a target that skips mutual CHAP must not get data.
             secret: record.secret.clone(),
+            // Required in both directions: a target that skips mutual CHAP must not get data.
             demand: Demand::Required,
         };
         let proof = ChapCredentials { own: self.chap.as_ref().map(chap), mutual: self.mutual_chap.as_ref().map(chap) };
@@ -122,6 +122,7 @@ impl RemoteDisks {
     /// Returns lost remote disks to their pools once they can be reached, which resynchronizes them. At most
     /// one attempt per disk and [`RETURN_INTERVAL`].
     pub(crate) async fn return_lost(&self, tried: &mut BTreeMap<DiskName, Instant>) -> Result<(), Refusal> {
+        // Most arrays have no remote disk, and are spared the list of disks in every round.
         if !self.core.state().disks.values().any(|record| record.remote.is_some()) {
             return Ok(());
         }
@@ -136,6 +137,7 @@ impl RemoteDisks {
             };
             let is_due = tried.get(&name).is_none_or(|last| last.elapsed() >= RETURN_INTERVAL);
             if is_due {
+                // Noted before the attempt, so that the interval holds after a refusal as well.
                 tried.insert(name.clone(), Instant::now());
                 if !self.can_return(&disk, &record).await {
                     continue;
@@ -155,6 +157,7 @@ impl RemoteDisks {
         }
         let remote = record.remote.as_ref().map(|remote| Box::new(remote.login(false)));
         let looking = self.core.engine.disk(Order::InspectDisk { path: record.path.clone(), remote });
+        // A target that does not answer must not hold up the reconcile loop.
         let seen = timeout(INSPECT_TIMEOUT, looking).await;
         seen.is_ok_and(|seen| seen.is_ok_and(|seen| record.id.is_some() && seen.label.disk() == record.id))
     }

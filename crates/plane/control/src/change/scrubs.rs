@@ -84,6 +84,7 @@ impl Scrubs {
         }
         let turn = self.core.lock_changes().await;
         for pool in self.core.engine.pools(Order::Pools).await? {
+            // Read again for each pool, because the commits below replace the state.
             let state = self.core.state();
             let Some(record) = state.pools.get(&pool.name) else { continue };
             // Finished since the last round, and not recorded yet.
@@ -120,6 +121,7 @@ impl Scrubs {
         for (name, since) in late.iter().filter(|(name, _)| !overdue.contains(**name)) {
             self.core.raise(event::SCRUB_OVERDUE, Subject::pool(name), overdue_sentence(name, *since));
         }
+        // Pools that were scrubbed since leave the set, so the next delay is a new event.
         *overdue = late.into_keys().cloned().collect();
     }
 

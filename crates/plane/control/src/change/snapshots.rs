@@ -61,7 +61,7 @@ impl Snapshots {
             SnapshotLock::Unlocked => None,
             // A lock whose time has passed no longer counts.
             SnapshotLock::Until(time) => (time > crate::system::now()).then(|| format!("until {time}")),
-            SnapshotLock::Permanent => Some("with no end".to_owned()),
+            SnapshotLock::Permanent => Some("permanently".to_owned()),
         };
         if let Some(until) = locked {
             let message = format!("snapshot {name} is locked {until}");
@@ -162,6 +162,7 @@ impl Snapshots {
     /// *Errors*: there is no such volume.
     pub async fn list_of(&self, asked: SnapshotsOf) -> Result<Vec<SnapshotReport>, Refusal> {
         let Some(volume) = asked.volume else { return self.list().await };
+        // An unknown volume is an error, not an empty list.
         self.volumes.report(&volume).await?;
         let mut snapshots = self.list().await?;
         snapshots.retain(|one| one.name.volume == volume);

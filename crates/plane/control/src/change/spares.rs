@@ -66,6 +66,7 @@ impl Spares {
             }
             if let Some(record) = state.disks.get_mut(name) {
                 record.spare = Some(spare);
+                // With `force` a former member becomes a spare like any other, and its past no longer matters.
                 record.former = None;
             }
         })?;
@@ -166,6 +167,7 @@ impl Spares {
                     self.core.commit(turn, |state| {
                         state.learn(&report);
                         if let Some(disk) = &member.disk {
+                            // A missing member may be healthy, so only the others count as failed.
                             state.mark_former_member(
                                 disk,
                                 former(pool, &spare.disk, member.state != MemberState::Missing),
@@ -179,6 +181,7 @@ impl Spares {
                     self.core.raise(event::SPARE_TOOK_OVER, Subject::disk(&spare.disk), sentence);
                     return Ok(());
                 }
+                // Without the data plane every spare would be refused, and reported as defective.
                 Err(refusal) if refusal.code == code::ENGINE_GONE => return Err(refusal),
                 // The next fitting spare is tried: this one may be defective.
                 Err(refusal) => {
@@ -227,6 +230,7 @@ impl Spares {
         }
         // Failing a member is safe only while the redundancy of its group is complete.
         let others_serve = group.members.iter().all(|other| other.state == MemberState::InSync);
+        // RAID 0 has no redundancy: a pool with a failing member is better than none.
         if member.health != MemberFitness::Critical || !others_serve || group.level == Level::Raid0 {
             return Ok(());
         }
@@ -252,6 +256,7 @@ impl Spares {
     fn finished_copies<'a>(&self, pool: &'a PoolReport) -> impl Iterator<Item = (&'a DiskName, SpareInUse)> + use<'a> {
         let state = self.core.state();
         pool.members().filter(|member| member.state == MemberState::InSync).filter_map(move |member| {
+            // A member that a copy has filled is still assigned as a spare until this is recorded.
             let (disk, of) = (member.disk.as_ref()?, member.replaces.clone()?);
             let spare = state.disks.get(disk)?.spare.as_ref()?;
             Some((disk, SpareInUse { spare: disk.clone(), of, pool: spare.pool.clone() }))
@@ -294,6 +299,7 @@ impl Spares {
             .disks(Order::Disks)
             .await?
             .into_iter()
+            // A former member of a pool can be a spare, if it was made one with `force`.
             .filter(|disk| matches!(disk.state, DiskState::Free | DiskState::Former));
         let spare = |disk: DiskReport| {
             let name = disk.name?;
@@ -350,6 +356,7 @@ impl SpareMonitor {
         let is_lost = |id: &DiskId| pools.iter().flat_map(lost).any(|(_, member)| member.id == *id);
         self.missing.retain(|id, _| is_lost(id));
         self.in_vain.retain(|id, _| is_lost(id));
+        // A failed member is replaced at once, so only the others have a waiting time.
         for (_, member) in pools.iter().flat_map(lost).filter(|(_, member)| member.state != MemberState::Failed) {
             self.missing.entry(member.id).or_insert_with(Instant::now);
         }
@@ -380,6 +387,7 @@ impl SpareMonitor {
             };
             // A spare is assigned to one member only.
             spares.retain(|other| other.disk != spare);
+            // A failed member is replaced in this round, so there is nothing to announce.
             if let Some(due) = due {
                 coming.insert(member.id, (spare, due));
             }
@@ -423,6 +431,7 @@ fn matching_spares<'a>(spares: &'a [Spare], pool: &Name, needed: Size) -> Vec<&'
     let may = |spare: &&Spare| spare.size >= needed && spare.pool.as_ref().is_none_or(|own| own == pool);
     let mut fitting: Vec<&Spare> = spares.iter().filter(may).collect();
     // Small spares first, so that large ones stay available for large members.
+    // By name at last, so that the spare that is announced is the one that is used.
     fitting.sort_by_key(|spare| (spare.pool.is_none(), spare.size, &spare.disk));
     fitting
 }

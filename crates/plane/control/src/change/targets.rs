@@ -82,6 +82,7 @@ impl Targets {
             return Err(Refusal::new(code::TARGET_IN_USE, message, "add another target first"));
         }
         let removal = |state: &mut State| {
+            // A later target of this name must not inherit the mappings.
             state.presentations.retain(|record| record.target != *name);
             state.targets.remove(name);
         };

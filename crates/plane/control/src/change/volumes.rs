@@ -62,6 +62,7 @@ impl Volumes {
     /// is in use; or the refusal of the data plane.
     pub async fn create(&self, request: NewVolume) -> Result<VolumeReport, Refusal> {
         let mut made = self.create_all(vec![request]).await?;
+        // One request was given, so one volume was created.
         Ok(made.remove(0))
     }
 
@@ -87,6 +88,7 @@ impl Volumes {
             }
         }
         // Volumes in pools are committed by their pools; this commit records the others.
+        // The lock is held since `next` was cloned, so no volume of another change is lost.
         match self.core.commit(&turn, |state| state.volumes = next.volumes) {
             Ok(()) => Ok(made.into_iter().map(|one| one.report).collect()),
             Err(refusal) => Err(self.roll_back_created(made, refusal).await),
@@ -195,6 +197,7 @@ impl Volumes {
                 })?;
                 continue;
             }
+            // The record stays, and applies when the pool is opened again.
             if volumes.iter().any(|volume| volume.name == name && volume.state != VolumeState::Online) {
                 continue;
             }
@@ -226,6 +229,7 @@ impl Volumes {
 
     /// Calls [`Volumes::learn_shapes`] if a shape has changed and no other change is in progress.
     pub(crate) async fn note_shapes(&self) -> Result<(), Refusal> {
+        // Without the lock first, because this runs in every round.
         if self.core.state().presentations.is_empty() && self.core.state().shapes.is_empty() {
             return Ok(());
         }
@@ -265,6 +269,7 @@ impl Volumes {
                 let size = Size::new(held - held % 4096);
                 admit_size(name, size).map(|()| (size, None))
             }
+            // `create_file` fails on a file that appears in between, so no content is overwritten.
             (Backend::File { path }, Some(size)) if !Path::new(path).exists() => {
                 create_file(&self.core, Path::new(path), size)?;
                 Ok((size, Some(path.clone())))
@@ -314,6 +319,7 @@ impl Volumes {
         if backend == Backend::Ram {
             self.admit_ram(state, name, size)?;
         }
+        // An async block, so that every refusal in it removes the file that was created.
         let made = async {
             // The identity, not the name, ties presentations and policies to the volume.
             let record = VolumeRecord { id: VolumeId::from_random(random()?), size, block_bytes, backend };
@@ -375,6 +381,7 @@ impl Volumes {
     pub async fn report(&self, name: &VolumeName) -> Result<VolumeReport, Refusal> {
         let open = self.opened(name).await?;
         let lost = || self.core.state().volumes.get_key_value(name).map(lost_volume);
+        // Nothing to exclude, because the volume was found not to be open.
         let missing = || self.missing(&BTreeSet::new()).into_iter().find(|volume| volume.name == *name);
         open.or_else(lost).or_else(missing).ok_or_else(|| unknown_volume(name))
     }
@@ -448,6 +455,7 @@ fn admit_file(state: &State, text: &str) -> Result<Backend, Refusal> {
     if let Some((volume, _)) = state.volumes.iter().find(|(_, record)| file(&record.backend)) {
         return Err(taken(format!("the file of volume {volume}")));
     }
+    // As given: a name in /dev/disk/by-id stays true when device names move.
     Ok(Backend::File { path: text.to_owned() })
 }
 

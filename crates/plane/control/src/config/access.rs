@@ -34,6 +34,7 @@ pub(crate) fn after(
     }
     targets(&mut next, document, settings)?;
     hosts(&mut next, document, settings)?;
+    // After the hosts, because a group may contain hosts that the same document adds.
     for (name, group) in &document.group {
         if next.hosts.contains_key(name) {
             let message = format!("{name} is the name of a host and of a group");
@@ -42,6 +43,7 @@ pub(crate) fn after(
         if let Some(unknown) = group.hosts.iter().find(|host| !next.hosts.contains_key(host)) {
             return Err(unknown_host(unknown));
         }
+        // Replaced as a whole, because the document lists all hosts of a group.
         next.groups.insert(name.clone(), group.hosts.iter().cloned().collect());
     }
     let mut known = before.clone();
@@ -51,6 +53,7 @@ pub(crate) fn after(
     let mut brought = known.clone();
     next.remember_initiators(before, &mut brought.luns);
     presentations(&mut next, &brought, document, volumes)?;
+    // Only what the document adds: LUNs that this change removes are remembered by the commit.
     next.luns = known.luns;
     for (&PortalAddress(address), entry) in &document.portal {
         let policy = portals::changed(address, next.portal_policy(address), &entry.settings)?;
@@ -92,6 +95,7 @@ fn target_of(target: Option<&Name>) -> Name {
 
 fn targets(next: &mut State, document: &Document, settings: &Settings) -> Result<(), Refusal> {
     for (name, entry) in &document.target {
+        // A known target keeps its iSCSI name, because hosts are configured with it.
         let known = next.targets.get(name).map(|record| record.iqn.clone());
         let iqn = match entry.iqn.clone().or(known) {
             Some(iqn) => iqn,
@@ -119,6 +123,7 @@ fn hosts(next: &mut State, document: &Document, settings: &Settings) -> Result<(
         let record = host(next.hosts.get(name), name, entry, settings)?;
         next.hosts.insert(name.clone(), record);
     }
+    // Once at the end, so that an initiator can move from one host to another.
     admit_hosts(next)
 }
 
@@ -130,6 +135,7 @@ fn auth(before: &State, entry: &AuthEntry, settings: &Settings) -> Result<AuthRe
         let change = CredentialsChange {
             chap: wanted.chap.as_ref().map(new_chap),
             mutual_chap: wanted.mutual_chap.as_ref().map(new_chap),
+            // The document lists all credentials, so a direction that it omits is removed.
             no_chap: wanted.chap.is_none(),
             no_mutual_chap: wanted.mutual_chap.is_none(),
         };

@@ -109,6 +109,7 @@ impl Configuration {
     /// *Errors*: the document is invalid, the array has changed since the plan, sessions would lose access
     /// without permission, or a given initiator has not logged in again in time.
     pub async fn apply(&self, request: ApplyConfig, annex: &dyn ExternalSections) -> Result<Applied, Refusal> {
+        // Held until the end of the wait, so that the rollback of one document never undoes another one.
         let _alone = self.applying.lock().await;
         // Planned under the lock, so that the plan and its execution see the same array.
         let (Plan { steps, losses, fingerprint: present, .. }, makes) = self.plan_all(&request, annex).await?;
@@ -161,8 +162,10 @@ impl Configuration {
     ) -> Result<(), Refusal> {
         // In order of dependence: disks, pools on them, spares, volumes, portals; settings after the objects
         // they belong to.
+        // The names come from the plan of this document, so the indexing below cannot fail.
         for name in makes.disks {
             self.disks.add(document.disk[&name].new_disk(&name, force)).await?;
+            // Only after success, because a refused request leaves nothing behind.
             made.push(RollbackStep::Disk(name));
         }
         for name in makes.pools {
@@ -219,6 +222,7 @@ impl Configuration {
         let turn = self.core.lock_changes().await;
         let next = access::after(&self.core.state(), document, &volumes, self.core.settings(), prune)?;
         self.access.commit(&turn, consent, |state| *state = next).await?;
+        // Targets may have got their first mapping, or lost their last one, so the registration may change.
         self.isns.wake();
         Ok(())
     }
@@ -239,12 +243,14 @@ impl Configuration {
             .access
             .commit(&turn, Confirmation::ALL, |state| {
                 state.take_access_of(before);
+                // The iSNS server is no access rule, but the document may have set it.
                 state.isns = before.isns;
             })
             .await
         {
             left.push(format!("mappings: {failed}"));
         }
+        // The steps below take the lock themselves.
         drop(turn);
         // A step of the rollback that fails does not stop the others.
         if let Some(Err(failed)) = pending.map(ProvisionalChange::roll_back) {
@@ -265,6 +271,7 @@ impl Configuration {
     async fn undo(&self, made: RollbackStep) -> Vec<String> {
         let (what, undone) = match made {
             RollbackStep::Volumes(names) => {
+                // Without `force`: the mappings were rolled back first, so nothing presents them any more.
                 let left = self.volumes.delete_all(&names, false).await.into_iter();
                 return left.map(|(name, failed)| format!("volume {name}: {failed}")).collect();
             }
@@ -343,6 +350,7 @@ impl Configuration {
             let message = format!("configuration {version} is not stored");
             Refusal::new(code::CONFIG_UNKNOWN, message, "see blockyard config list")
         })?;
+        // Under the change lock, so that nothing is committed between this check and the change.
         if request.fingerprint.is_some_and(|wanted| wanted != self.core.store.version().to_string()) {
             let message = "the array was changed since the preview";
             let hint = "see blockyard config list again, then restore";

@@ -95,6 +95,7 @@ pub struct DiskEntry {
 impl DiskEntry {
     /// Returns the request that adds the disk.
     pub(super) fn new_disk(&self, name: &DiskName, force: bool) -> NewDisk {
+        // No demand is set, because a login to a remote disk always requires what is configured.
         let chap = |entry: &ChapEntry| NewChap { user: entry.user.clone(), secret: entry.secret.clone(), demand: None };
         NewDisk {
             path: self.path.clone(),

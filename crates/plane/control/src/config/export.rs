@@ -36,6 +36,7 @@ impl Configuration {
 
 /// Exports the content of the state: everything but pools, volumes, and portals with default settings.
 pub(crate) fn of_state(state: &State) -> Document {
+    // `force` is left out, because a document never lets a spare overwrite data.
     let spare = |record: &SpareRecord| SpareEntry { pool: record.pool.clone() };
     let disk = state.disks.iter().map(|(name, disk)| {
         let remote = disk.remote.as_ref();
@@ -63,6 +64,7 @@ pub(crate) fn of_state(state: &State) -> Document {
         present: state.presentations.iter().map(present_entry).collect(),
         former_lun: state.luns.of.keys().flat_map(|who| former_entries(state, who)).collect(),
         portal: state.portals.iter().map(|(at, record)| (PortalAddress(*at), portal_entry(&record.policy))).collect(),
+        // Written even as the default, because an absent entry leaves the present setting as it is.
         balance: Some(state.balance),
         isns: state.isns,
         auth: Some(auth_entry(&state.auth)),
@@ -102,6 +104,7 @@ fn present_entry(record: &PresentationRecord) -> PresentEntry {
         volume: record.volume.clone(),
         host: record.host.clone(),
         target: Some(record.target.clone()),
+        // Hosts know the volume by its LUN, so a document keeps the number.
         lun: Some(record.lun),
         groups: record.groups.clone(),
         read_only: record.read_only,
@@ -129,6 +132,7 @@ fn pool_entry(pool: &PoolReport, state: &State) -> PoolEntry {
         no_integrity: !group.integrity,
         // The size in use rather than `rounded`, so that the document matches this pool exactly.
         member_size: Some(MemberSize::Bytes(group.member_size)),
+        // A lost member may have no name, and `admit_pool` accepts as many absent names as there are lost members.
         disks: group.members.iter().filter_map(|member| member.disk.clone()).collect(),
     };
     let policy = state.pools.get(&pool.name).map(|record| record.policy.clone()).unwrap_or_default();
@@ -151,6 +155,7 @@ fn volume_entry(volume: &VolumeReport) -> VolumeEntry {
     match volume.backend.clone() {
         Backend::Pool { stripe_unit, provision, granule, zero_detection, encrypted } => VolumeEntry {
             stripe_unit,
+            // Thick is the default, and segments follow from the stripe unit.
             provision: Some(provision).filter(|&provision| provision == Provision::Thin),
             granule,
             zero_detection,
@@ -168,6 +173,7 @@ fn different<const N: usize>(
     settings: &[(&'static str, String); N],
     usual: &[(&'static str, String); N],
 ) -> BTreeMap<String, String> {
+    // Both lists have the settings in one order, so pairs belong to the same setting.
     let set = settings.iter().zip(usual).filter(|(is, was)| is != was);
     set.map(|((key, value), _)| ((*key).to_owned(), value.clone())).collect()
 }

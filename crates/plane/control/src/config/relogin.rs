@@ -94,6 +94,7 @@ impl ExpectedInitiator {
 }
 
 fn of<'a>(initiator: &'a Iqn, sessions: &'a [SessionReport]) -> impl Iterator<Item = &'a SessionReport> {
+    // A discovery session has no LUNs.
     let is_it =
         |session: &&SessionReport| session.kind == SessionKind::Normal && session.initiator == initiator.as_str();
     sessions.iter().filter(is_it)

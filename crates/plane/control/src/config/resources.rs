@@ -66,6 +66,7 @@ impl Configuration {
         // Limits and space are judged for the document as a whole, before anything is created.
         draft.admit_count(known)?;
         draft.admit_room(known)?;
+        // Portals that failed to open are listed, too, and must not be added a second time.
         let open: BTreeSet<_> = self.access.portals().iter().map(|portal| portal.address).collect();
         for &PortalAddress(address) in document.portal.keys().filter(|at| !open.contains(&at.0)) {
             draft.step(StepKind::Create, format!("portal {address}"), String::new());
@@ -161,6 +162,7 @@ impl Draft {
                     self.makes.grown.push((name.clone(), size));
                 }
                 // Only the growth needs space: the present size is reserved already.
+                // The filter above leaves larger sizes only, so the difference cannot wrap.
                 larger.filter(|_| !is_thin).map(|size| size.bytes() - volume.size.bytes())
             }
         };
@@ -227,6 +229,7 @@ fn otherwise(message: String, hint: impl Into<String>) -> Refusal {
 fn is_same_place(one: &str, other: &str) -> bool {
     let real = |path: &str| std::fs::canonicalize(path).ok();
     let remote = |path: &str| path.parse::<model::RemoteUrl>().ok().map(|url| url.address);
+    // Equal text first, because the path of a missing disk leads nowhere.
     one == other
         || remote(one).is_some_and(|address| remote(other) == Some(address))
         || real(one).is_some_and(|place| real(other) == Some(place))

@@ -55,6 +55,7 @@ pub(super) fn access_steps(before: &State, after: &State, sessions: &[SessionRep
     let (was, is) = (by_place(before), by_place(after));
     all.extend(compared(&was, &is, |&(volume, host, _), was, is| {
         let seen_as = |record: &&PresentationRecord| seen_as(record);
+        // A new presentation takes nothing from any session.
         let hit = was.map(|was| view.sessions_with(was, is.is_some())).unwrap_or_default();
         (format!("presentation of volume {volume} to {host}"), told(was.map(seen_as), is.map(seen_as)), hit)
     }));
@@ -111,6 +112,7 @@ impl<'a> View<'a> {
         let own = self.by_host.get(name.as_str()).into_iter().flatten().map(|session| session.id);
         let left: BTreeSet<u32> = own.filter(|id| self.moved.contains_key(id)).collect();
         // One session that ends is the more severe effect, so it names the step.
+        // `left` has keys of `moved` only, so the index cannot fail.
         let ends = left.iter().any(|id| self.moved[id].is_none());
         let came = self.moved.iter().filter(|(_, is)| **is == Some(name)).map(|(id, _)| *id);
         Hit { effect: if ends { ENDS } else { OTHER_HOST }, sessions: left.into_iter().chain(came).collect() }
@@ -127,6 +129,7 @@ impl<'a> View<'a> {
     }
 
     fn sessions_with(&self, record: &PresentationRecord, still: bool) -> Hit {
+        // Sessions of unknown initiators belong to `everyone` by its name, not through any host.
         let hosts: BTreeSet<&str> =
             self.before.hosts_of(&record.host).chain([&record.host]).map(Name::as_str).collect();
         let sessions = hosts.into_iter().flat_map(|host| self.by_host.get(host).into_iter().flatten());
@@ -187,6 +190,7 @@ fn portal_steps(view: &View<'_>) -> Vec<(Step, Hit)> {
     let step = |address| {
         let (was, is) = (before.portal_policy(address), after.portal_policy(address));
         let drained = |is: bool| if is { "drained" } else { "open" };
+        // Draining is no setting of the policy, so it is compared by itself.
         let drains = (was.drained != is.drained).then(|| format!("{} → {}", drained(was.drained), drained(is.drained)));
         let change: Vec<String> = changes(&was.settings(), &is.settings()).into_iter().chain(drains).collect();
         let change = (!change.is_empty()).then(|| change.join(", "))?;

@@ -56,6 +56,7 @@ impl Devices {
             let hint = format!("use a disk or file of at least {}", SIZE_MIN.iec());
             return Err(Refusal::new(code::DISK_TOO_SMALL, message, hint));
         }
+        // A member of a pool is added to import that pool, so its label is no obstacle.
         if force || matches!(disk.label, Label::PoolMember { .. }) {
             return Ok(());
         }
@@ -124,6 +125,7 @@ async fn printed(core: &Core, program: Program, path: &Path) -> Option<Vec<u8>> 
 async fn output_of(program: &str, arguments: &[&OsStr]) -> Option<Vec<u8>> {
     let program: PathBuf = PLACES.iter().map(|place| Path::new(place).join(program)).find(|place| place.exists())?;
     let mut command = Command::new(program);
+    // When the time limit drops the future, the program is killed with it.
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
     let asked = async {
         let mut child = command.spawn().ok()?;
@@ -159,6 +161,7 @@ fn of_blkid(text: &[u8]) -> Vec<String> {
 }
 
 fn printable(text: &str) -> String {
+    // The text comes from the disk, and control characters could rewrite the terminal of an operator.
     text.chars().filter(|letter| !letter.is_control()).take(64).collect()
 }
 

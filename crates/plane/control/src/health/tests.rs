@@ -26,16 +26,13 @@ fn told(json: &str) -> DiskHealth {
 fn health_is_read_of_ata_nvme_and_sas_disks() {
     let ata = told(ATA);
     assert_eq!((ata.temperature, ata.power_on_hours, ata.link_errors), (Some(38), Some(41234), Some(17)));
-    assert_eq!(ata.complaints(), ["it cannot read 2 sectors", "it has replaced 8 sectors"]);
+    assert_eq!(ata.complaints(), ["2 pending (unreadable) sectors", "8 reallocated sectors"]);
     assert!(ata.is_failing());
     let nvme = told(NVME);
-    assert_eq!(nvme.complaints(), ["91 % of its life are used", "9 % of its spare flash are left"]);
+    assert_eq!(nvme.complaints(), ["91 % of rated life used", "9 % of spare flash left"]);
     assert!(!nvme.is_failing());
     let sas = told(SAS);
-    assert_eq!(
-        sas.complaints(),
-        ["it says itself that it fails", "it could not correct 5 errors", "it has replaced 3 sectors"]
-    );
+    assert_eq!(sas.complaints(), ["SMART self-assessment failed", "5 uncorrected errors", "3 reallocated sectors"]);
     assert!(sas.is_failing());
     assert!(told("{}").complaints().is_empty(), "who says nothing is not accused");
     assert!(smart::parse(b"Segmentation fault", Timestamp::from_unix(1)).is_err());
@@ -111,7 +108,7 @@ async fn what_is_worse_than_before_is_one_event() {
     array.control.health.note(name.clone(), told(NVME));
     assert_eq!(events().await.len(), 1);
     array.control.health.note(name.clone(), told(ATA));
-    let last = "disk d0: it cannot read 2 sectors, it has replaced 8 sectors; replace it before it fails";
+    let last = "disk d0: 2 pending (unreadable) sectors, 8 reallocated sectors; replace it before it fails";
     assert_eq!(events().await.last().map(String::as_str), Some(last));
     let report = array.control.disks.report(&name).await.expect("a disk");
     assert_eq!(report.health.and_then(|health| health.temperature), Some(38));

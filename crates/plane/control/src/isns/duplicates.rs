@@ -50,6 +50,7 @@ impl Own {
 
 /// Returns true for an address that a socket of this machine can bind.
 fn is_of_this_machine(ip: IpAddr) -> bool {
+    // The kernel binds only addresses of this machine, and port 0 takes any free port; nothing is sent.
     UdpSocket::bind((ip, 0)).is_ok()
 }
 

@@ -159,6 +159,7 @@ impl LiveRates {
     ) -> Self {
         // At least 1 ms, so that no rate is divided by zero.
         let each = RateInterval(span.as_secs_f64().max(1e-3));
+        // By identity: a volume that was deleted and created again counts from zero.
         let volumes_before = by(&before.volumes, |volume| volume.id);
         let mut took = Histogram::default();
         let mut total = Rates::default();
@@ -225,6 +226,7 @@ impl RateInterval {
     }
 
     fn rates(&self, took: &Took, all: &Histogram, bytes: [(u64, u64); 2]) -> Rates {
+        // `took` is a difference already, so nothing is subtracted.
         let commands = |histogram: &Histogram| self.rate(histogram.commands(), 0);
         let mut rates = Rates {
             reads: commands(&took.reads),

@@ -14,7 +14,7 @@ struct CounterSample {
 }
 
 impl Live {
-    /// Subscribes to the rates. The first arrive after [`LOOK`], or immediately while another client watches.
+    /// Subscribes to the rates. The first arrive after [`SAMPLE_INTERVAL`], or immediately while another client watches.
     #[must_use]
     pub fn watch(self: &Arc<Self>) -> RateSubscription {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
@@ -26,6 +26,7 @@ impl Live {
             return RateSubscription(receiver);
         }
         let (sender, receiver) = watch::channel(None);
+        // Under the lock, so that two clients never start two tasks.
         tokio::spawn(self.clone().run_sampler(sender));
         *watched = Some(receiver.clone());
         RateSubscription(receiver)

@@ -50,6 +50,7 @@ impl MemoryLimits {
             let soft = limits.lines().find_map(|line| line.strip_prefix(begin)?.split_whitespace().next())?;
             Some((name.to_owned(), soft.parse().ok()?))
         });
+        // A control group of v1 without a limit reports a number near 2^63.
         let limits = of_groups.chain(of_resources).filter(|(_, bytes)| *bytes < machine).collect();
         Self { machine, limits, groups, root: root.to_owned() }
     }
@@ -85,6 +86,7 @@ fn groups(root: &Path) -> Vec<PathBuf> {
         // Limits of all enclosing groups apply as well.
         while group.starts_with(&top) {
             groups.push(group.clone());
+            // At the root there is no parent, and the loop would not end.
             if !group.pop() {
                 break;
             }

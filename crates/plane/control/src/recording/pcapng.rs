@@ -117,12 +117,14 @@ impl Pcapng {
 
     fn make(&mut self, recorded: &Recorded) -> Vec<u8> {
         let WireEnds { initiator, portal } = recorded.ends;
+        // A connection that was open before the recording has no handshake here.
         let next = self.connections.entry((initiator, portal)).or_insert([1, 1]);
         let line = Endpoints { initiator, portal, at_ns: recorded.at_ns };
         let mut blocks = Vec::new();
         match &recorded.what {
             Wire::Opened => {
                 // Only payload is recorded, so the three-way handshake is synthesized.
+                // A SYN takes one sequence number, so the payload begins at 1 (RFC 9293 §3.4).
                 *next = [1, 1];
                 line.packet(&mut blocks, Direction::In, [0, 0], &[], |tcp| tcp.syn());
                 line.packet(&mut blocks, Direction::Out, [1, 0], &[], |tcp| tcp.syn().ack(1));
@@ -145,6 +147,7 @@ impl Pcapng {
                 let next = *next;
                 line.packet(&mut blocks, Direction::Out, next, &[], |tcp| tcp.ack(next[0]).fin());
                 self.packets += 1;
+                // A later connection of the same ports starts anew.
                 self.connections.remove(&(initiator, portal));
             }
         }
@@ -188,9 +191,11 @@ impl Endpoints {
         let tcp = flags(ip.tcp(from.port(), to.port(), next[here], WINDOW));
         let mut frame = Vec::with_capacity(tcp.size(payload.len()));
         tcp.write(&mut frame, payload).expect("a vector takes every packet that is not too long");
+        // The index of the interface, which is the only one.
         let mut body = 0u32.to_le_bytes().to_vec();
         body.extend(time(self.at_ns));
         let len = u32::try_from(frame.len()).expect("packets are short").to_le_bytes();
+        // Captured and original length: packets are never cut.
         body.extend([len, len].as_flattened());
         body.extend(frame);
         pad(&mut body);
@@ -232,6 +237,7 @@ fn block(kind: u32, mut body: Vec<u8>) -> Vec<u8> {
     let mut block = kind.to_le_bytes().to_vec();
     block.extend(len);
     block.extend(body);
+    // At both ends, so that readers can step backward.
     block.extend(len);
     block
 }

@@ -115,6 +115,7 @@ pub fn to_hex(bytes: &[u8]) -> String {
 pub fn from_hex(text: &str) -> Option<Vec<u8>> {
     let digits: Option<Vec<u32>> = text.chars().map(|c| c.to_digit(16)).collect();
     let (pairs, odd) = digits.as_ref()?.as_chunks::<2>();
+    // Both digits are below 16, so each pair is a byte.
     let byte = |[high, low]: &[u32; 2]| u8::try_from(high * 16 + low).ok();
     if odd.is_empty() { pairs.iter().map(byte).collect() } else { None }
 }

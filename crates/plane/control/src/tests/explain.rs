@@ -122,7 +122,7 @@ async fn explanation_names_what_stops_the_host_though_it_sees_the_volume() {
     assert!(standby.passed, "group 2 serves it: {standby:?}");
     assert_eq!(standby.remedy.as_deref(), Some("blockyard portal group 1 access=optimized"));
     let held = point(&told, "it is reserved by others");
-    assert!(!held.passed && held.message.contains("with key 00000000000000ab: only the holder reads"), "{held:?}");
+    assert!(!held.passed && held.message.contains("with key 00000000000000ab: only the holder may read"), "{held:?}");
     assert!(held.remedy.expect("one").ends_with("blockyard volume reservations a --clear --yes"));
     let told = explained(reserved(ReservationKind::ExclusiveAccess), "db", "optimized").await;
     assert!(told.checks.iter().all(|point| point.passed), "it is the holder: {told:?}");
@@ -141,6 +141,6 @@ async fn explanation_names_what_stops_the_host_though_it_sees_the_volume() {
     testbed.hosts.refused.push(login);
     let told = explained(testbed, "web", "optimized").await;
     let refused = point(&told, "login from 10.0.0.9 denied");
-    assert!(refused.message.ends_with("host web may not come from 10.0.0.9"), "{refused:?}");
+    assert!(refused.message.ends_with("address 10.0.0.9 not allowed for host web"), "{refused:?}");
     assert_eq!(refused.remedy.as_deref(), Some("blockyard host change web --add-address 10.0.0.9"));
 }

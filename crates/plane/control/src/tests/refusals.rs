@@ -59,7 +59,7 @@ async fn disk_that_cannot_be_added_leaves_nothing_behind() {
     refused(control.disks.add(passwd).await, code::DISK_TOO_SMALL);
     fs::write(folder.join("e1.img"), vec![7; 64 << 20]).expect("writes");
     let full = refused(control.disks.add(disk("e1.img", None, None)).await, code::DISK_FOREIGN);
-    assert!(full.message.ends_with("is not blank: it contains data of an unknown kind"), "{full}");
+    assert!(full.message.ends_with("is not blank: it contains unrecognized data"), "{full}");
     let relative = NewDisk { path: "d9.img".into(), name: None, create: None, force: false, ..NewDisk::default() };
     refused(control.disks.add(relative).await, code::PATH_INVALID);
     refused(control.disks.add(disk("../d9.img", None, Some(Size::mib(1)))).await, code::PATH_INVALID);

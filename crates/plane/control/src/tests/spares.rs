@@ -141,7 +141,7 @@ async fn spare_waits_a_while_for_a_member_that_was_not_found() {
     assert!(status.problems.iter().any(|problem| problem.action == sentence), "{:?}", status.problems);
     let conditions = array.control.status.conditions().await.expect("conditions").active;
     let details: Vec<&String> = conditions.iter().flat_map(|condition| &condition.details).collect();
-    assert!(details.iter().any(|detail| detail.contains("spare f0 takes its place at")), "{details:?}");
+    assert!(details.iter().any(|detail| detail.contains("hot spare f0 replaces it at")), "{details:?}");
     let told = array.control.reconciler.events(EventFilter::default()).await;
     assert_eq!(told.iter().filter(|told| told.code == event::SPARE_WAITS).map(|told| told.count).sum::<u64>(), 1);
     tokio::time::advance(std::time::Duration::from_secs(100)).await;

@@ -10,7 +10,7 @@ use super::membership::keep_membership;
 use super::rebuild::GroupRepair;
 use super::refusals::refusal;
 use super::rejoin::MemberSlot;
-use super::watchdog::SilenceGuard;
+use super::silence_guard::SilenceGuard;
 use super::work::{Work, WorkKind};
 use super::{CREATED_BY, Candidate, OpenPool, Slot, disk_id, find, new_uuid, open, uuid};
 use crate::array::Disk;

@@ -8,7 +8,7 @@ use super::ownership::{self, ClaimRequest};
 use super::read_only::{ASKED_FOR, open_read_only, why_unwritable};
 use super::refusals::{array_refusal, open_refusal, plain, refusal};
 use super::rejoin::MemberSlot;
-use super::watchdog::SilenceGuard;
+use super::silence_guard::SilenceGuard;
 use super::{Candidate, GroupState, OpenPool, Slot, affected_volumes, disk_id, membership, scrub, split, volumes};
 use crate::array::{self, Disk, GroupListener, Member};
 use crate::loss_tracking::LossTrackingArray;
@@ -20,8 +20,8 @@ use raid::{Array, ArrayError, Layout, Rejected, Shape};
 use shard::World;
 use std::rc::Rc;
 use volume::{
-    AssembledGroup, AssembledPool, Assembly, Contents, DiskState, GroupRecord, GroupRole, PoolError, Probe, Uuid,
-    Window, assemble, data_area,
+    AssembledGroup, AssembledPool, Assembly, Contents, DiskState, GroupRecord, GroupRole, PoolError, Position, Probe,
+    Uuid, Window, assemble, data_area,
 };
 
 /// A disk that was probed.
@@ -60,10 +60,10 @@ pub(crate) async fn open<W: World>(
     if why.is_none() {
         let mut looked = probe_disks(&shard, &candidates, false, taking.told).await;
         // Disks that hang are interrupted while the pool is assembled; after that its own watchdog takes over.
-        let _guard = SilenceGuard::over(&shard, looked.iter().map(|looked| &looked.disk));
+        let guard = SilenceGuard::over(&shard, looked.iter().map(|looked| &looked.disk));
         // A split pool is reduced to one part before anything else is judged.
         let others = split::keep_one(&shard, id, &mut looked, &mut taking)?;
-        match open_written(&shard, id, &looked, (&taking, whole), others).await {
+        match open_written(&shard, id, &looked, (&taking, whole), others, &guard).await {
             // Only disks that refuse writes lead to a read-only pool; every other refusal is returned.
             Err(refusal) => why = Some(why_unwritable(&shard, id, &candidates, looked, &refusal).await.ok_or(refusal)?),
             opened => return opened,
@@ -82,12 +82,14 @@ async fn open_written<W: World>(
     looked: &[ProbedDisk<W>],
     (taking, whole): (&ClaimRequest, bool),
     others: Option<u64>,
+    guard: &SilenceGuard,
 ) -> Result<(PoolReport, Vec<VolumeReport>), Refusal> {
     let found = find_to_serve(shard, id, looked, (taking, whole)).map_err(|refusal| {
         // Disks that another node has used meanwhile are not to be attached here.
         ownership::of_another(found_on(looked, id).as_ref(), taking, refusal)
     })?;
     keys::admit(&found, taking)?;
+    guard.spare_slow(can_open_without(&found));
     // Claim before assembling: replaying the redo logs writes to the disks.
     let (found, taken) = ownership::take(shard, taking, found, looked, async || reprobe(looked, id).await).await?;
     let mut found = found;
@@ -116,6 +118,7 @@ async fn open_written<W: World>(
     split::serve(&pool, is_unwritten).await;
     shard.pools.borrow_mut().insert(pool.name.clone(), pool.clone());
     opened.repair(|place| looked[place].disk.clone()).await;
+    opened.expect_interrupted_back();
     scrub::resume_scrub(&pool);
     Ok((pool.report(), volumes))
 }
@@ -132,6 +135,26 @@ fn find_to_serve<W: World>(
     admit_present(&found, whole)?;
     split::admit_unknown(shard, taking, id, &found)?;
     Ok(found)
+}
+
+/// Returns the rule by which the opening continues without probed disks that are marked: every group that opens now
+/// must survive.
+fn can_open_without(found: &AssembledPool) -> impl Fn(&[bool]) -> bool + 'static {
+    let groups = found.catalog.groups.iter().zip(&found.groups);
+    let opens = |record: &GroupRecord| match record.role {
+        GroupRole::Data => true,
+        GroupRole::Log => !found.lacks_log(),
+        GroupRole::Removed => false,
+    };
+    let probe_of = |position: &Position| position.probe.filter(|_| position.state == DiskState::Current);
+    let groups: Vec<(GroupRecord, Vec<Option<usize>>)> = groups
+        .filter(|(record, _)| opens(record))
+        .map(|(record, group)| (record.clone(), group.positions.iter().map(probe_of).collect()))
+        .collect();
+    move |given_up| {
+        let is_present = |probe: &Option<usize>| probe.is_some_and(|probe| !given_up[probe]);
+        groups.iter().all(|(record, probes)| survives(record, &probes.iter().map(is_present).collect::<Vec<_>>()))
+    }
 }
 
 /// Admits a pool that lacks no member on which its newest catalog counts, if `whole` demands that.
@@ -471,17 +494,38 @@ impl<W: World> AfterOpen<'_, W> {
                 let in_array = self.pool.member_state(group, number);
                 // First case: the member missed a commit of the catalog, so the array must not read from it.
                 // Second case: the array refused the disk, so the catalog must not count on it.
-                if member.state == volume::MemberState::Failed && in_array == raid::MemberState::InService {
-                    if let Err(error) = self.pool.groups[group].array.fail(number).await {
+                let is_silent = self.is_interrupted(group, number);
+                if !member.state.takes_part() && in_array == raid::MemberState::InService {
+                    if is_silent {
+                        self.pool.groups[group].array.fail_unresponsive(number);
+                    } else if let Err(error) = self.pool.groups[group].array.fail(number).await {
                         tracing::error!(pool = %self.pool.name, group, %error, "a disk that missed a commit is used on");
                     }
                 } else if member.state == volume::MemberState::InService && in_array != raid::MemberState::InService {
-                    let failed = self.pool.pool.members().set_state(member.disk, volume::MemberState::Failed).await;
+                    let state = if is_silent { volume::MemberState::Missing } else { volume::MemberState::Failed };
+                    let failed = self.pool.pool.members().set_state(member.disk, state).await;
                     failed.map_err(|error| refusal(&error, self.pool))?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// True if the disk of a member was interrupted during the opening.
+    fn is_interrupted(&self, group: usize, member: u16) -> bool {
+        let slots = self.pool.groups[group].slots.borrow();
+        slots[usize::from(member)].disk.as_ref().is_some_and(|disk| array::interruptible(disk).is_interrupted())
+    }
+
+    /// Expects the members back whose disks were interrupted during the opening: they only did not answer in time.
+    pub(super) fn expect_interrupted_back(&self) {
+        for (group, state) in self.pool.groups.iter() {
+            let members = (0..).zip(state.array.status().members);
+            let away = members.filter(|(_, member)| member.state != raid::MemberState::InService);
+            for (member, _) in away.filter(|(member, _)| self.is_interrupted(group, *member)) {
+                self.pool.expect_back(group, member);
+            }
+        }
     }
 
     /// Marks groups that were not closed cleanly as suspect, before any read of them: the maps of volumes lie there,

@@ -7,7 +7,7 @@ use super::work::{Work, WorkKind};
 use super::{GroupState, OpenPool, Slot};
 use crate::array;
 use crate::shard_context::ShardContext;
-use block::Blocks;
+use block::{Blocks, IoErrorKind};
 use model::{
     DiskCounters, DiskName, GroupReport, LogState, MemberReport, MemberSize, MemberState, PoolPolicy, PoolReport,
     PoolState, Size, TaskStage,
@@ -181,9 +181,15 @@ impl<W: World> OpenPool<W> {
     /// Subscribes to failed commits: a disk that missed a commit of the catalog is failed in its array, too.
     pub(super) fn subscribe_to_failures(self: &Rc<Self>) {
         let weak: Weak<Self> = Rc::downgrade(self);
-        self.pool.members().on_failed(move |disk| {
+        self.pool.members().on_failed(move |disk, error| {
             let Some(pool) = weak.upgrade() else { return };
             let Some((group, member)) = pool.place_of(super::disk_id(disk)) else { return };
+            let disk = pool.disk_name(group, member);
+            tracing::warn!(pool = %pool.name, group, disk, %error, "a disk missed a commit of the catalog");
+            let array = &pool.groups[group].array;
+            if error.kind == IoErrorKind::TimedOut && array.redundancy_without(member).is_some() {
+                return pool.give_up_unresponsive(group, member);
+            }
             let inner = pool.clone();
             pool.shard.world.spawn(async move {
                 // The array may have failed it first; then it is not in service and the call returns an error.

@@ -4,7 +4,7 @@
 //! failed one does not return.
 
 use super::rejoin::MemberSlot;
-use super::watchdog::SilenceGuard;
+use super::silence_guard::SilenceGuard;
 use super::{Candidate, OpenPool, find, refusals, uuid};
 use crate::array;
 use crate::shard_context::ShardContext;

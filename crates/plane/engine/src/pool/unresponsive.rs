@@ -6,10 +6,9 @@
 use super::membership::note_membership;
 use super::rejoin::MemberSlot;
 use super::responsiveness::RETURNS_MAX;
-use super::watchdog::SilenceGuard;
+use super::silence_guard::SilenceGuard;
 use super::{DiskId, OpenPool};
 use crate::array::{self, interruptible};
-use block::{IoError, IoErrorKind};
 use model::{Subject, SubjectKind, event};
 use raid::MemberState;
 use raid::deadlines::FIRST_DEADLINE;
@@ -21,11 +20,28 @@ use std::time::Duration;
 const HOLD_OFF: Duration = Duration::from_secs(5);
 const HOLD_OFF_MAX: Duration = Duration::from_secs(600);
 
-/// State in which a failed member is recorded: one that only did not answer may return by itself.
-pub(super) fn recorded_state(error: IoError) -> volume::MemberState {
-    match error.kind {
-        IoErrorKind::TimedOut => volume::MemberState::Missing,
-        _ => volume::MemberState::Failed,
+impl<W: World> OpenPool<W> {
+    /// Gives up a member that does not answer: the array continues without it, and it is expected back.
+    pub(super) fn give_up_unresponsive(self: &Rc<Self>, group: usize, member: u16) {
+        let state = &self.groups[group];
+        // Marked first: the record of the failure reports the member by this.
+        state.slots.borrow()[usize::from(member)].responsiveness.fall_behind();
+        state.array.fail_unresponsive(member);
+        // A commit of the catalog that waits for the disk ends now; the record of this failure follows it.
+        self.expect_back(group, member);
+    }
+
+    /// Expects the disk of a member back that was given up because it did not answer. Nothing waits for its operations
+    /// any longer, and it returns by itself.
+    pub(super) fn expect_back(self: &Rc<Self>, group: usize, member: u16) {
+        let slots = self.groups[group].slots.borrow();
+        let slot = &slots[usize::from(member)];
+        let Some(disk) = &slot.disk else { return };
+        slot.responsiveness.fall_behind();
+        interruptible(disk).interrupt();
+        let (awaited, world) = (UnresponsiveMember { group, member, id: slot.id }, self.shard.world.clone());
+        // Only weak references: the task may outlive the pool.
+        self.spawn(awaited.take_back(Rc::downgrade(self), world, interruptible(disk).in_flight()));
     }
 }
 

@@ -8,45 +8,20 @@
 
 use super::OpenPool;
 use super::member_errors::ErrorCounters;
-use super::unresponsive::UnresponsiveMember;
 use crate::array::{self, Disk, interruptible};
 use crate::remote::MemberDisk;
-use crate::shard_context::ShardContext;
 use block::{BlockDevice, Extent};
 use model::{Subject, SubjectKind, event};
 use raid::deadlines::{Deadlines, Decision, judge};
 use raid::{MemberState, Status};
 use shard::{CLOCK_STEP, ResponseAge, World};
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::time::Duration;
 
 /// Deadline for a member without which no redundancy is left; the default of `disk.deadline`.
-const MEMBER_DEADLINE: Duration = Duration::from_millis(model::DISK_DEADLINE.millis());
+pub(super) const MEMBER_DEADLINE: Duration = Duration::from_millis(model::DISK_DEADLINE.millis());
 /// Clock steps between two evaluations of latencies and errors.
 const LATENCY_STEPS: u64 = 50;
-
-/// Guard under which disks that belong to no open pool yet are interrupted after [`MEMBER_DEADLINE`] of silence.
-pub(super) struct SilenceGuard(Rc<()>);
-
-impl SilenceGuard {
-    /// Guards these disks until it is dropped.
-    pub(super) fn over<'a, W: World>(shard: &ShardContext<W>, disks: impl Iterator<Item = &'a Disk<W>>) -> Self {
-        let disks: Vec<Weak<_>> = disks.map(Rc::downgrade).collect();
-        let guard = Self(Rc::default());
-        let (world, living) = (shard.world.clone(), Rc::downgrade(&guard.0));
-        shard.world.spawn(async move {
-            while living.strong_count() > 0 {
-                for disk in disks.iter().filter_map(Weak::upgrade) {
-                    if interruptible(&disk).response_age().progress >= MEMBER_DEADLINE {
-                        interruptible(&disk).interrupt();
-                    }
-                }
-                world.sleep(CLOCK_STEP).await;
-            }
-        });
-        guard
-    }
-}
 
 /// Starts the watchdog of the pool; it runs while the pool is open.
 pub(super) fn watch_members<W: World>(pool: &Rc<OpenPool<W>>) {
@@ -103,7 +78,7 @@ impl<W: World> Members<'_, W> {
             let others = silences.iter().enumerate().filter(|(other, _)| *other != at);
             let others: Vec<ResponseAge> = others.filter_map(|(_, silence)| *silence).collect();
             if judge(silence, &others, spare, &deadlines) == Decision::Fail && !self.pool.is_read_only() {
-                self.give_up(member, disk, silence);
+                self.give_up(member, silence);
             }
         }
     }
@@ -174,20 +149,10 @@ impl<W: World> Members<'_, W> {
     }
 
     /// Gives the member up: nothing waits for it any longer.
-    fn give_up(&self, member: u16, disk: &Disk<W>, silence: ResponseAge) {
-        let state = &self.pool.groups[self.group];
-        let slots = state.slots.borrow();
-        let slot = &slots[usize::from(member)];
-        slot.responsiveness.fall_behind();
-        let (pool, group, disk_name) = (&self.pool.name, self.group, slot.called());
-        tracing::warn!(%pool, group, disk = disk_name, ?silence, "a member does not respond and is dropped");
-        state.array.fail_unresponsive(member);
-        // A commit of the catalog that waits for the disk ends now; the record of this failure follows it.
-        interruptible(disk).interrupt();
-        let behind = UnresponsiveMember { group, member, id: slot.id };
-        let world = self.pool.shard.world.clone();
-        // Only weak references: the task may outlive the pool.
-        self.pool.spawn(behind.take_back(Rc::downgrade(self.pool), world, interruptible(disk).in_flight()));
+    fn give_up(&self, member: u16, silence: ResponseAge) {
+        let (pool, group, disk) = (&self.pool.name, self.group, self.pool.disk_name(self.group, member));
+        tracing::warn!(%pool, group, disk, ?silence, "a member does not respond and is dropped");
+        self.pool.give_up_unresponsive(group, member);
     }
 }
 

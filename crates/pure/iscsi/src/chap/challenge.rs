@@ -22,6 +22,7 @@ impl Challenge {
     #[must_use]
     pub fn new(algorithm: Algorithm, random: &[u8; CHALLENGE_RANDOM_BYTES]) -> Self {
         let bytes: Digest = random.iter().take(algorithm.digest_bytes()).copied().collect();
+        // No digest is longer than the random bytes, so the challenge is never short.
         assert_eq!(bytes.len(), algorithm.digest_bytes(), "a challenge is as long as what answers it");
         // The last byte is not part of the challenge unless the digest has 32 bytes; both are public anyway.
         let [.., identifier] = *random;

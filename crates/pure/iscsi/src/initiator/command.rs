@@ -26,6 +26,7 @@ impl FullFeaturePhase {
         let command = &task.command;
         let nothing = Rope::new();
         let data_out = command.data_out.as_ref().unwrap_or(&nothing);
+        // Expected Data Transfer Length has 32 bits (RFC 7143 §11.3.4), so no command moves more.
         let total = u32::try_from(data_out.len()).expect("a command moves less than 4 GiB");
         let first_burst = self.negotiated.first_burst_bytes_max.min(total);
         // Immediate data fits one PDU and FirstBurstLength; further unsolicited data follows as Data-Out.
@@ -48,6 +49,7 @@ impl FullFeaturePhase {
             expected_data_transfer_bytes: if writes { total } else { task.expected_in_bytes },
             cmd_sn,
             exp_stat_sn: self.exp_stat_sn,
+            // A short CDB is padded with zeros; the rest of a long one goes into an additional header segment.
             cdb: std::array::from_fn(|at| command.cdb.get(at).copied().unwrap_or(0)),
         };
         let ahs = Ahs {
@@ -65,6 +67,7 @@ impl FullFeaturePhase {
             initiator_task_tag: self.tag_of(id),
             target_transfer_tag: TargetTransferTag::RESERVED,
         };
+        // Queued behind the command itself, so that its data never precedes it on the connection.
         self.send_sequence(link, &sequence, data_out, immediate_bytes..unsolicited_end);
     }
 
@@ -80,8 +83,10 @@ impl FullFeaturePhase {
             return Err(Violation::R2tSnWrong);
         }
         task.r2t_sn += 1;
+        // Looked up again: sending borrows all tasks, but not mutably.
         let Some(Task::Command(task)) = self.tasks.find(id) else { return Err(Violation::TaskTagUnknown) };
         let Some(data_out) = &task.command.data_out else { return Err(Violation::R2tOutOfRange) };
+        // Both numbers come from the target, so their sum may overflow.
         let end = r2t.buffer_offset_bytes.checked_add(r2t.desired_data_transfer_bytes);
         let end = end.filter(|&end| end as usize <= data_out.len()).ok_or(Violation::R2tOutOfRange)?;
         // A single R2T covers at most one burst.
@@ -103,6 +108,7 @@ impl FullFeaturePhase {
         // DataSN restarts with each sequence (RFC 7143 §11.7.5).
         let mut data_sn = DataSn(0);
         while at < range.end {
+            // At least one byte, because no MaxRecvDataSegmentLength is below 512 (RFC 7143 §13.12).
             let len = self.negotiated.peer_data_segment_bytes_max.min(range.end - at);
             let header = DataOut {
                 is_final: at + len == range.end,
@@ -127,6 +133,7 @@ impl CommandTask {
     pub(crate) fn new(mut command: super::Command) -> Self {
         let (buf, expected) = match std::mem::take(&mut command.data_in) {
             DataIn::None => (None, 0),
+            // The length stays with the command, for its direction bits; the buffer moves into the task.
             DataIn::Discard(bytes) => {
                 command.data_in = DataIn::Discard(bytes);
                 (None, bytes)

@@ -47,6 +47,7 @@ impl Config {
     ///
     /// *Panics*: when a value is outside the range of its field.
     pub(crate) fn check(&self) {
+        // The lower half of a tag is the place of its task, and FFFFh is left out, so no tag is the reserved one.
         assert!((1..=TASKS_MAX).contains(&self.tasks_max), "1 to 65,534 tasks have tags");
         assert!(self.receive_buffer_bytes_max >= 16 << 10, "a login PDU fits the receive buffer");
     }

@@ -18,7 +18,7 @@ use std::rc::Rc;
 
 /// Initiator side of one TCP connection, from its first byte to its last.
 ///
-/// Driven like [`target::Connection`](crate::target::Connection): bytes enter through [`Connection::receive_into`] and
+/// Driven like [`target::Session`](crate::target::Session): bytes enter through [`Connection::receive_into`] and
 /// [`Connection::handle_received`], leave through [`Connection::gather`], and events are taken from
 /// [`Connection::poll_event`]. Many requests may be submitted before one send.
 #[derive(Debug)]
@@ -66,6 +66,7 @@ enum PayloadDestination {
 impl Link {
     /// Requests the end of the connection for `reason`, unless it is ending already.
     pub(crate) fn close(&mut self, reason: CloseReason) {
+        // The first reason counts: later ones are consequences of it.
         self.closing.get_or_insert(reason);
     }
 }
@@ -97,6 +98,7 @@ impl Connection {
         // All connections of a session share one CmdSN sequence.
         (login.tsih, login.cid, login.cmd_sn) = (full_feature.negotiated.identity.tsih, cid, order.cmd_sn.get());
         // Each connection has a range of task tags of its own, because tags are unique within the session.
+        // Saturating, so that the assertion below refuses a CID that is too high.
         let tags_from = u32::from(cid.0).saturating_mul(config.tasks_max);
         assert!(tags_from.saturating_add(config.tasks_max) <= TASKS_MAX, "a session has 65,534 task tags");
         Some(Self::entering(Rc::new(config), Some(JoinState { numbering: order, tags_from }), random, now))
@@ -190,6 +192,7 @@ impl Connection {
     pub fn send_targets(&mut self, which: &str) -> Option<TaskId> {
         let mut request = b"SendTargets=".to_vec();
         request.extend_from_slice(which.as_bytes());
+        // Every pair ends with a NUL byte (RFC 7143 §6.1).
         request.push(0);
         self.submit_other(Task::Text { request, answer: Vec::new() })
     }
@@ -231,6 +234,7 @@ impl Connection {
                 },
                 Ok(Step::Payload(buf)) => self.core.handle_payload(buf),
                 Ok(Step::Damaged { .. } | Step::DamagedPayload { .. } | Step::Lost) => {
+                    // No limits of an initiator set `recovers`, without which the receive path never takes these steps.
                     unreachable!("an initiator asks for no recovery")
                 }
                 Err(Fault { violation, .. }) => self.core.link.close(CloseReason::Violation(violation)),
@@ -322,10 +326,10 @@ impl Connection {
     }
 
     fn end(&mut self, reason: CloseReason) {
+        // The first reason for the end is the one that is reported.
         if self.is_closed() {
             return;
         }
-        // The first reason for the end is the one that is reported.
         self.core.phase = Phase::Closed;
         self.core.destination = PayloadDestination::Nothing;
         self.core.link.transmit.clear();

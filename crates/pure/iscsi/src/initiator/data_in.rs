@@ -36,6 +36,7 @@ impl FullFeaturePhase {
         task.data_sn += 1;
         // Kept until the payload is complete.
         task.status = header.status;
+        // `DataIn::Discard` has no buffer: its data is counted and discarded.
         if task.buf.is_some() && data_bytes > 0 {
             return Ok(Placement::Command { task: id, offset: header.buffer_offset_bytes as usize });
         }
@@ -68,6 +69,7 @@ impl FullFeaturePhase {
                 task: id,
                 response: ServiceResponse::Completed,
                 status: status.status,
+                // Sense data needs a SCSI Response: a Data-In carries only the status code.
                 sense: super::Sense::new(),
                 data_in: None,
                 data_in_bytes: 0,
@@ -75,6 +77,7 @@ impl FullFeaturePhase {
                 read_residual: Residual::None,
             };
             self.complete(link, completion);
+            // Only PDUs other than Data-In pass through `handle_whole`, which sends waiting requests at its end.
             self.pump(link);
         }
     }

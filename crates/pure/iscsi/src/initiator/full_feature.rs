@@ -57,6 +57,7 @@ impl FullFeaturePhase {
     /// Queues a request, which is sent when its turn comes.
     pub(crate) fn submit(&mut self, link: &mut Link, task: Task) -> TaskId {
         let id = self.tasks.insert(task);
+        // Behind all earlier requests, because CmdSNs follow the order of submission.
         self.waiting.push_back(id);
         self.pump(link);
         id
@@ -96,6 +97,7 @@ impl FullFeaturePhase {
 
     /// Sends waiting requests as far as the window and the output permit.
     pub(crate) fn pump(&mut self, link: &mut Link) {
+        // Popped last, so that a request keeps its turn while the output or the window is closed.
         while link.transmit.has_room()
             && self.numbering.is_open()
             && let Some(id) = self.waiting.pop_front()
@@ -139,6 +141,7 @@ impl FullFeaturePhase {
     /// *Errors*: for a tag without a task.
     pub(crate) fn by_tag(&self, tag: InitiatorTaskTag) -> Result<TaskId, Violation> {
         // The upper half of a tag is the generation of the place, so that a stale tag is rejected.
+        // A place below the range of this connection belongs to another one of the session.
         let place = (tag.0 & 0xffff).checked_sub(self.tags_from);
         let id = place.and_then(|place| self.tasks.id_at(place)).filter(|&id| self.tag_of(id) == tag);
         id.ok_or(Violation::TaskTagUnknown)
@@ -179,6 +182,7 @@ impl FullFeaturePhase {
         let request = *request;
         self.tasks.remove(task);
         if response.outcome == crate::pdu::TaskFunctionOutcome::Complete {
+            // Removed before the event is reported, so that the driver finds the function's effect in place.
             self.forget_aborted(&request);
         }
         link.events.push_back(Event::TaskManagement { task, outcome: response.outcome });
@@ -191,6 +195,7 @@ impl FullFeaturePhase {
         let task = self.by_tag(response.initiator_task_tag)?;
         match (self.tasks.find(task), response.outcome) {
             (Some(Task::Logout), LogoutOutcome::Closed) => link.close(CloseReason::LoggedOut),
+            // The driver awaits the end of the connection, which a refused logout must not prevent.
             (Some(Task::Logout), _) => link.close(CloseReason::Dropped),
             _ => return Err(Violation::TaskTagUnknown),
         }
@@ -221,6 +226,7 @@ impl FullFeaturePhase {
 /// Extracts the sense data of a response, which follows its length.
 pub(crate) fn sense_in(data: &[u8]) -> super::Sense {
     let Some((length, rest)) = data.split_first_chunk::<2>() else { return SmallVec::new() };
+    // A length beyond the segment is an error of the target; the bytes that came are used.
     let length = usize::from(u16::from_be_bytes(*length));
     SmallVec::from_slice(rest.get(..length).unwrap_or(rest))
 }

@@ -24,6 +24,7 @@ impl LoginPhase {
     pub(crate) fn new(link: &mut Link, joins: Option<JoinState>, random: [u8; 32]) -> Self {
         let login = InitiatorLogin::new(link.config.login.clone(), random);
         let mut phase = Self { login, max_cmd_sn: CmdSn(0), exp_stat_sn: StatSn(0), joins };
+        // Nothing was received yet, so the login can only queue its first request.
         let early = phase.advance(link);
         assert!(early.is_none(), "a login does not end before it begins");
         phase
@@ -55,6 +56,7 @@ impl LoginPhase {
                     });
                 }
                 InitiatorStep::Refused { status, redirect_address: elsewhere } => {
+                    // The new address precedes the event of the end, so that the driver knows it by then.
                     link.events.extend(elsewhere.map(super::Event::Moved));
                     link.close(CloseReason::LoginRefused(status));
                 }

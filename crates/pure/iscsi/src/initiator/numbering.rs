@@ -47,6 +47,7 @@ impl CommandNumbering {
 
     /// True when the window accepts one more command.
     pub(crate) fn is_open(&self) -> bool {
+        // A closed window has MaxCmdSN = CmdSN - 1; the comparison holds across the wrap.
         !self.max_cmd_sn.get().precedes(self.cmd_sn.get())
     }
 }

@@ -72,10 +72,12 @@ impl FullFeaturePhase {
             immediate: true,
             function,
             lun,
+            // Placeholders: `send` fills in the tag and ExpStatSN.
             initiator_task_tag: InitiatorTaskTag::RESERVED,
             referenced_task_tag: referenced.map_or(InitiatorTaskTag::RESERVED, |id| self.tag_of(id)),
             cmd_sn: self.numbering.cmd_sn.get(),
             exp_stat_sn: StatSn(0),
+            // A command without a CmdSN is named by that of the request itself (RFC 7143 §11.5.5).
             ref_cmd_sn: ref_cmd_sn.unwrap_or(self.numbering.cmd_sn.get()),
             exp_data_sn: crate::pdu::DataSn(0),
         };
@@ -111,6 +113,7 @@ impl FullFeaturePhase {
             }
             _ => false,
         });
+        // Collected first, because the iterator borrows the tasks.
         for id in affected.map(|(id, _)| id).collect::<Vec<_>>() {
             self.tasks.remove(id);
         }
@@ -164,6 +167,7 @@ impl FullFeaturePhase {
         if response.target_transfer_tag.is_reserved() {
             return Err(Violation::TransferTagUnknown);
         }
+        // Immediate, so that the continuation does not wait for the command window.
         let text = TextRequest {
             lun: response.lun,
             ..text_request(
@@ -208,6 +212,7 @@ fn targets_in(answer: &[u8]) -> Result<Vec<Target>, Violation> {
             (("TargetName", name), _) => targets.push(Target { name: name.to_owned(), addresses: Vec::new() }),
             // Addresses follow the name of their target (RFC 7143 Appendix C).
             (("TargetAddress", address), Some(target)) => target.addresses.push(address.to_owned()),
+            // All other keys, and an address before the first name, do not describe a target.
             _ => {}
         }
     }

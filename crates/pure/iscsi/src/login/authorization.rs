@@ -69,6 +69,7 @@ impl LoginIdentity {
             target_name: self.target_name,
             isid: self.isid,
             tsih,
+            // The requested handle decides, because a new session has been assigned one by now, too.
             joins: self.tsih != Tsih(0),
             cid: self.cid,
             cmd_sn,

@@ -49,6 +49,7 @@ impl Declarations {
     /// *Errors*: [`LoginStatus::InitiatorError`] when its value has changed.
     pub(super) fn handle(&mut self, key: &str, value: &str) -> Result<bool, WrongKey> {
         let Some(key) = KEYS.into_iter().find(|&known| known == key) else { return Ok(false) };
+        // The first value is kept, and all later ones are compared with it.
         let kept = self.0.entry(key).or_insert_with(|| value.to_owned());
         let changed = "its value changed in the midst of the login (RFC 7143 §6.3)";
         // iSCSI names are compared without case (RFC 7143 §4.2.7).
@@ -75,6 +76,7 @@ impl Declarations {
         }
         Ok(LoginIdentity {
             initiator_name: IscsiName::parse(initiator_name).map_err(|_| INITIATOR_NAME_WRONG)?,
+            // An alias is for display only, so a login with one that is too long is not refused for it.
             initiator_alias: self
                 .get("InitiatorAlias")
                 .filter(|alias| alias.len() <= ALIAS_BYTES_MAX)
@@ -89,6 +91,7 @@ impl Declarations {
 
     /// Returns the names of initiator and target, as far as they were declared and are valid.
     pub(super) fn names(&self) -> (Option<IscsiName>, Option<IscsiName>) {
+        // Parsed again, because a login may fail before `identity` has checked the names.
         let name = |key| self.get(key).and_then(|text| IscsiName::parse(text).ok());
         (name("InitiatorName"), name("TargetName"))
     }

@@ -51,6 +51,7 @@ impl InitiatorConfig {
             initiator_alias: None,
             target_name,
             auth: InitiatorAuth::None,
+            // Type 10b: a random ISID without a naming authority (RFC 7143 §11.12.5).
             isid: Isid([0x80, 0, 0, 0, 0, 1]),
             tsih: Tsih(0),
             cid: Cid(0),
@@ -121,6 +122,7 @@ impl InitiatorLogin {
             steps: VecDeque::new(),
             is_over: false,
         };
+        // The first request declares the names, because the target decides on the login by them (RFC 7143 §6.3).
         login.declare();
         login.security.begin(&mut login.exchange.outgoing);
         login.push_request();
@@ -163,6 +165,7 @@ impl InitiatorLogin {
             self.push_request();
             return Ok(());
         };
+        // The text belongs to the stage that the response leaves, so it is handled before the stage changes.
         self.handle_text(&text)?;
         match response.transit.next {
             None => self.push_request(),
@@ -204,6 +207,7 @@ impl InitiatorLogin {
     }
 
     fn handle_text(&mut self, text: &[u8]) -> Result<(), Violation> {
+        // Parsed as a whole, so that a malformed pair at the end leaves no earlier key half negotiated.
         let pairs = Pairs::parse(text).collect::<Result<Vec<_>, _>>()?;
         let answers = &mut self.exchange.outgoing;
         for &(name, value) in &pairs {
@@ -270,6 +274,7 @@ impl InitiatorLogin {
             Stage::Security => self.security.is_ready().then_some(Stage::Operational),
             _ => Some(Stage::FullFeature),
         };
+        // The T bit excludes the C bit (RFC 7143 §11.12.2), so a stage is left with the last text only.
         self.asked = wish.filter(|_| !part.continues && !listening);
         let request = LoginRequest {
             transit: Transit { current: self.stage, next: self.asked, continues: part.continues },
@@ -280,6 +285,7 @@ impl InitiatorLogin {
             initiator_task_tag: TASK_TAG,
             cid: self.config.cid,
             cmd_sn: self.config.cmd_sn,
+            // Before the first response there is no status to acknowledge.
             exp_stat_sn: self.stat_sn.unwrap_or_default(),
         };
         self.steps.push_back(InitiatorStep::Request { request, text: part.text });

@@ -82,6 +82,7 @@ impl LoginStatus {
     pub fn codes(self) -> (u8, u8) {
         match self {
             Self::Other(class, detail) => (class, detail),
+            // All assigned statuses are in the table, so the fallback is never used.
             known => CODES.iter().find(|(status, _, _)| *status == known).map_or((3, 0), |&(_, codes, _)| codes),
         }
     }

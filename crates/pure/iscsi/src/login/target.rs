@@ -49,8 +49,8 @@ pub enum TargetStep {
     },
     /// Answer with [`TargetLogin::grant`] or [`TargetLogin::refuse`].
     Authorize(LoginIdentity),
-    /// The initiator has authenticated: answer with [`TargetLogin::place`]. Before that, it occupies no resources and
-    /// learns nothing about other sessions and portals.
+    /// The initiator has authenticated: answer with [`TargetLogin::assign_session`]. Before that, it occupies no
+    /// resources and learns nothing about other sessions and portals.
     Authenticated,
     /// Full feature phase starts with these parameters, once the preceding response is sent.
     FullFeature(Box<Negotiated>),
@@ -161,6 +161,7 @@ impl TargetLogin {
         }
         let handled = match InitiatorPdu::parse(header) {
             Ok(InitiatorPdu::Login(request)) => self.handle_request(request, text),
+            // A malformed Login Request is an error of the initiator, not a PDU of another phase.
             Err(violation) if Opcode::of(header) == Ok(Opcode::LoginRequest) => Err(violation.into()),
             Ok(_) | Err(_) => {
                 // RFC 7143 §6.3: only Login Requests are permitted before full feature phase.
@@ -180,6 +181,7 @@ impl TargetLogin {
 
     /// Continues the login with `grant`. Without effect unless a decision is pending.
     pub fn grant(&mut self, grant: Grant) {
+        // Put back where no decision is pending: the login may have failed while the driver decided.
         let (question, text, request) = match (std::mem::replace(&mut self.phase, Phase::Over), self.request) {
             (Phase::AwaitingGrant { identity: question, text }, Some(request)) => (question, text, request),
             (phase, _) => {
@@ -237,6 +239,7 @@ impl TargetLogin {
     }
 
     fn handle_request(&mut self, request: LoginRequest, text: &[u8]) -> Result<(), Failure> {
+        // Replaced before the checks below, because a refusal answers this request.
         let before = self.request.replace(request);
         // Version 0 is the only one that exists (RFC 7143 §11.12.4).
         if request.version_min > 0 {
@@ -255,6 +258,7 @@ impl TargetLogin {
         if request.transit.current != stage {
             return Err(Violation::LoginStageWrong.into());
         }
+        // Taken out: each path below installs the next phase, or the login fails and stays over.
         match std::mem::replace(&mut self.phase, Phase::Over) {
             Phase::CollectingText => self.collect_text(&request, text),
             Phase::Negotiating(talk) => self.negotiate(talk, &request, text),
@@ -292,6 +296,7 @@ impl TargetLogin {
     ) -> Result<(), Failure> {
         let handled = match self.exchange.handle_segment(segment, request.transit.continues)? {
             Some(text) => self.handle_text(&mut talk, request, &text),
+            // Text continues in one of the directions; `respond` sends the next part of ours, or an empty part.
             None => Ok(()),
         };
         let handled = handled.and_then(|()| self.respond(&mut talk, request));
@@ -303,9 +308,11 @@ impl TargetLogin {
         let mut pairs = Pairs::parse(text).collect::<Result<Vec<_>, _>>()?;
         // FirstBurstLength and MaxOutstandingR2T depend on MaxBurstLength and ErrorRecoveryLevel, so they are handled
         // last.
+        // The sort is stable, so all other keys keep their order.
         pairs.sort_by_key(|(key, _)| ["FirstBurstLength", "MaxOutstandingR2T"].contains(key));
         let answers = &mut self.exchange.outgoing;
         for &(name, value) in &pairs {
+            // The security keys of a text form one step, so they are handled together below.
             if self.declarations.handle(name, value)? || talk.is_security_key(name) {
                 continue;
             }
@@ -367,6 +374,7 @@ impl TargetLogin {
             let key = talk.negotiation.unsuitable_key();
             Failure { key, ..violation.into() }
         })?;
+        // `None` while the answers continue in another PDU; the next request comes here again.
         if self.push_response(request, asked, tsih).is_some() {
             self.steps.push_back(TargetStep::FullFeature(Box::new(negotiated)));
             talk.stage = Stage::FullFeature;
@@ -453,8 +461,8 @@ fn response_to(request: &LoginRequest, status: LoginStatus) -> LoginResponse {
         isid: request.isid,
         tsih: request.tsih,
         initiator_task_tag: request.initiator_task_tag,
+        // Placeholders: the connection fills in StatSN and MaxCmdSN.
         stat_sn: StatSn(0),
-        // The connection numbers its statuses and overwrites this value.
         exp_cmd_sn: request.cmd_sn,
         max_cmd_sn: CmdSn(request.cmd_sn.0),
         status,

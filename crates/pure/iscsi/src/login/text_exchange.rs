@@ -69,6 +69,7 @@ impl LoginTextExchange {
 
     /// Enters the next stage, which has its own limit on PDUs.
     pub(super) fn enter_stage(&mut self) {
+        // The limit on text is not renewed: it applies to the login as a whole.
         self.pdus_left = self.pdus_max;
     }
 }

@@ -90,6 +90,7 @@ impl Negotiated {
     /// Collects the values of `parley`, whose ranges the table of keys guarantees.
     pub(super) fn new(identity: Identity, parley: &Negotiation) -> Self {
         let yes = |key| parley.value(key) == 1;
+        // No range in `TABLE` that `short` reads ends above 65,535, and none that `byte` reads above 31.
         let short = |key| u16::try_from(parley.value(key)).expect("the key's range has 16 bits");
         let byte = |key| u8::try_from(parley.value(key)).expect("the key's range has 8 bits");
         let burst_bytes_max = parley.value(Key::MaxBurstLength);

@@ -134,8 +134,10 @@ impl Offer {
         let digest = match key {
             Key::HeaderDigest => self.header_digest,
             Key::DataDigest => self.data_digest,
+            // TaskReporting is the only other list: of its values, RFC3720 is supported.
             _ => return &[0],
         };
+        // Index 0 of `DIGESTS` is None, index 1 is CRC32C.
         match digest {
             DigestOffer::Never => &[0],
             DigestOffer::Accepted => &[0, 1],

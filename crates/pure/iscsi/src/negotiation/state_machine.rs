@@ -47,12 +47,13 @@ impl Negotiation {
     pub(crate) fn handle(&mut self, key: Key, value: &str, answers: &mut TextWriter) -> Result<(), Violation> {
         let row = key.row();
         match self.states[key as usize] {
-            // The peer's value answers our offer, so it is not answered again.
             State::Settled(_) => return Err(Violation::KeyRepeated),
+            // The peer's value answers our offer, so it is not answered again.
             State::Offered => self.states[key as usize] = State::Settled(self.judge_answer(row, value)?),
             // RFC 7143 §6.2: keys without meaning for this session are answered with Irrelevant, and the default
             // remains.
             State::Silent if self.is_irrelevant(row) => {
+                // Settled, so that a repetition of the key is recognized.
                 self.states[key as usize] = State::Settled(row.default);
                 answers.push(row.name, IRRELEVANT);
             }
@@ -122,7 +123,7 @@ impl Negotiation {
         Ok(Negotiated::new(identity, self))
     }
 
-    /// Returns the name of the key for which [`Parley::finish`] fails.
+    /// Returns the name of the key for which [`Negotiation::finish`] fails.
     pub(crate) fn unsuitable_key(&self) -> Option<&'static str> {
         Some(self.unsuitable().unwrap_or(Key::FirstBurstLength.row()).name)
     }
@@ -176,6 +177,7 @@ impl Negotiation {
             // FirstBurstLength is bounded by MaxBurstLength (RFC 7143 §13.14); the caller handles MaxBurstLength first
             // when both arrive together.
             Rule::Least(_) if row.key == Key::FirstBurstLength => {
+                // Our own maximum counts as well, because MaxBurstLength may still have its default here.
                 theirs.min(ours).min(self.value(Key::MaxBurstLength)).min(self.offer.burst_bytes_max)
             }
             // With data in order, one R2T at a time above level 0 (RFC 7143 §13.19); the caller handles the level

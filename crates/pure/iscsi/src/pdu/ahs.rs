@@ -33,7 +33,9 @@ impl<'a> Ahs<'a> {
             let length = usize::from(u16::from_be_bytes([high, low]));
             // The byte behind the type is reserved in both types, and included in AHSLength.
             let (_, content) = behind.get(..length).and_then(<[u8]>::split_first).ok_or(Violation::AhsLength)?;
+            // The upper two bits of the type are reserved (RFC 7143 §11.2.2.1).
             ahs.take(kind & 0x3f, content)?;
+            // All segments together fill whole words, so the padding of the last one is there, too.
             rest = rest.get(padded(PREFIX_BYTES + length)..).ok_or(Violation::AhsLength)?;
         }
         Ok(ahs)
@@ -55,6 +57,7 @@ impl<'a> Ahs<'a> {
     #[must_use]
     pub fn bytes(&self) -> usize {
         let cdb = self.extended_cdb.map_or(0, |cdb| padded(PREFIX_BYTES + 1 + cdb.len()));
+        // Prefix, reserved byte and four bytes of length fill two words.
         let read = self.expected_read_bytes.map_or(0, |_| 8);
         cdb + read
     }
@@ -75,6 +78,7 @@ impl<'a> Ahs<'a> {
 }
 
 fn segment(out: &mut Vec<u8>, kind: u8, content: &[u8]) {
+    // AHSLength includes the reserved byte behind the type.
     let length = u16::try_from(content.len() + 1).expect("a CDB of ours is short");
     let end = out.len() + padded(PREFIX_BYTES + 1 + content.len());
     out.extend_from_slice(&length.to_be_bytes());

@@ -45,6 +45,7 @@ impl LogoutRequest {
     pub fn parse(header: &Bhs) -> Result<Self, Violation> {
         Ok(Self {
             immediate: opcode::is_immediate(header),
+            // The lower seven bits are the reason (RFC 7143 §11.14.1).
             reason: LogoutReason::parse(field::u8_at::<1>(header) & !FINAL)?,
             initiator_task_tag: InitiatorTaskTag(field::u32_at::<16>(header)),
             cid: Cid(field::u16_at::<20>(header)),

@@ -39,6 +39,7 @@ impl Opcode {
     /// *Errors*: [`Violation::OpcodeUnknown`] for reserved and vendor-specific ones.
     #[inline]
     pub fn of(header: &Bhs) -> Result<Self, Violation> {
+        // The upper two bits are reserved and the I bit (RFC 7143 §11.2.1).
         Ok(match field::u8_at::<0>(header) & 0x3f {
             0x00 => Self::NopOut,
             0x01 => Self::ScsiCommand,

@@ -58,6 +58,7 @@ impl Reject {
     pub fn emit(&self, follows: SegmentLengths, header: &mut Bhs) {
         lengths::begin(header, Opcode::Reject, false, FINAL, follows);
         field::put::<2, 1>(header, [self.reason.code()]);
+        // The task tag field is reserved and all ones (RFC 7143 §11.17).
         field::put::<16, 4>(header, [0xff; 4]);
         field::put::<24, 4>(header, self.stat_sn.0.to_be_bytes());
         field::put::<28, 4>(header, self.exp_cmd_sn.0.to_be_bytes());

@@ -100,6 +100,7 @@ impl TaskManagementRequest {
 
 impl TaskFunction {
     fn parse(code: u8) -> Self {
+        // Code zero is not assigned.
         let known = code.checked_sub(1).and_then(|index| FUNCTIONS.get(usize::from(index)));
         known.copied().unwrap_or(Self::Other(code))
     }

@@ -61,6 +61,7 @@ impl<T: Tagged> Tasks<T> {
     /// Removes the task and frees its place and tag. True when it was live.
     pub(crate) fn remove(&mut self, id: TaskId) -> bool {
         let Some(task) = self.slab.find(id) else { return false };
+        // The tag first, while the task that names it still exists.
         if task.is_tagged() {
             self.tags.remove(task.tag().0);
         }
@@ -96,6 +97,7 @@ impl TagTable {
     }
 
     fn position(&self, tag: u32) -> Option<usize> {
+        // Before the first insertion there are no entries, and the mask below would underflow.
         if self.used == 0 {
             return None;
         }

@@ -130,6 +130,7 @@ impl<T> CommandWindow<T> {
     }
 
     fn place(&self, cmd_sn: CmdSn) -> usize {
+        // The length is zero or a power of two; while it is zero, no caller uses the result.
         cmd_sn.0 as usize & self.held.len().wrapping_sub(1)
     }
 }

@@ -60,6 +60,7 @@ impl FullFeature {
         // A refused command takes its turn in CmdSN order, too, but is never delivered.
         // An immediate command is delivered when its data is complete; see `finish_data`.
         let turn = if is_refused || header.immediate { OrderedAction::Pass } else { OrderedAction::Command(id) };
+        // Behind the insertion: the turn may come at once, and the action finds the task by its identifier.
         self.run_in_cmdsn_order(link, header.immediate, header.cmd_sn, turn);
         let placed = takes_data && data_bytes > 0;
         Ok(if placed { Placement::Command { task: id, offset: 0 } } else { Placement::Skip(Some(id)) })
@@ -84,6 +85,7 @@ impl FullFeature {
         }
         let lun = task.lun;
         let command = task.command_mut().ok_or(Violation::DataWithoutWrite)?;
+        // With the reserved Target Transfer Tag the data is unsolicited (RFC 7143 §11.7.4).
         let solicited = !header.target_transfer_tag.is_reserved();
         if solicited {
             if header.target_transfer_tag != transfer_tag(id, command.data_out.answering()) {
@@ -118,6 +120,7 @@ impl FullFeature {
         }
         if command.takes_data() && data_bytes > 0 {
             let end = header.buffer_offset_bytes as usize + data_bytes;
+            // `admit` accepts no byte beyond the announced or requested range, and the buffer covers that range.
             assert!(end <= command.held_bytes, "data that was admitted has its place");
             Ok(Placement::Command { task: id, offset: header.buffer_offset_bytes as usize })
         } else {
@@ -132,6 +135,7 @@ impl FullFeature {
 
     /// Copies the payload of a completely buffered PDU into the data buffer.
     pub(crate) fn put_data(&mut self, link: &mut Link, id: TaskId, offset: usize, data: &[u8]) {
+        // `None` when a held task management function, due right behind the command, has removed it since `begin`.
         let mut buf = self.take_buf(id);
         if let Some(buf) = &mut buf {
             buf[offset..offset + data.len()].copy_from_slice(data);
@@ -159,6 +163,7 @@ impl FullFeature {
         match command.progress {
             // Forgone data is awaited but never solicited.
             Progress::Receiving if !command.is_ready() && command.without_data => {}
+            // Data that is still missing is due for R2Ts, as far as MaxOutstandingR2T permits.
             Progress::Receiving if !command.is_ready() => self.solicit(link, id),
             Progress::Receiving if immediate => self.handle_immediate(id),
             Progress::Receiving => self.deliver(),
@@ -186,6 +191,7 @@ impl FullFeature {
     /// Delivers an immediate command ahead of all waiting ones, but not while tasks of a lost connection are still
     /// running.
     fn handle_immediate(&mut self, id: TaskId) {
+        // At the front of the queue, so that `deliver` hands it out first once the last orphan has ended.
         if self.orphaned_commands == 0 { self.hand_out(id) } else { self.waiting.push_front(id) }
     }
 
@@ -195,10 +201,12 @@ impl FullFeature {
         if self.orphaned_commands > 0 {
             return;
         }
+        // Taken out, because `hand_out` borrows the session while the queue is filtered.
         let mut waiting = std::mem::take(&mut self.waiting);
         // An ORDERED command waits for everything before it, and everything behind it waits for the command.
         let (mut earlier, mut barrier) = (false, false);
         waiting.retain(|&id| {
+            // A task management function has removed the command since it was queued.
             let Some(command) = self.session.find(id).and_then(Task::command) else { return false };
             let attribute = command.attribute;
             let allowed = match attribute {
@@ -210,6 +218,7 @@ impl FullFeature {
                 self.hand_out(id);
                 return false;
             }
+            // A SIMPLE command that still awaits its data holds up only ORDERED ones behind it.
             earlier = true;
             barrier |= attribute == TaskAttribute::Ordered;
             true
@@ -318,9 +327,9 @@ impl FullFeature {
             initiator_task_tag: task.tag,
             // The tag encodes the R2T, so that an answer to an old R2T is recognized.
             target_transfer_tag: transfer_tag(id, solicitation.r2t_sn),
+            // An R2T carries the next StatSN without consuming it (RFC 7143 §11.8).
             stat_sn: link.stat_sn,
             exp_cmd_sn,
-            // An R2T carries StatSN without advancing it (RFC 7143 §11.8).
             max_cmd_sn,
             r2t_sn: R2tSn(solicitation.r2t_sn),
             buffer_offset_bytes: solicitation.offset,
@@ -345,6 +354,7 @@ impl Limits {
         if announced && negotiated.initial_r2t {
             return Err(Violation::UnexpectedUnsolicitedData);
         }
+        // The limits below concern immediate data; Data-Out that follows is checked as it arrives.
         if data_bytes == 0 {
             return Ok(());
         }
@@ -429,6 +439,7 @@ impl CommandTask {
 /// Returns the Target Transfer Tag of an R2T: the place of the task, and a number that differs from those of earlier
 /// tasks in the same place.
 pub(crate) fn transfer_tag(id: TaskId, r2t_sn: u32) -> TargetTransferTag {
+    // An odd factor maps different generations to different values modulo 2^16, so late data of an old task misses.
     let low = id.generation.wrapping_mul(0x9e5) ^ r2t_sn;
     // Places are fewer than 2^16 - 1, so the reserved tag cannot result.
     TargetTransferTag(id.index << 16 | low & 0xffff)

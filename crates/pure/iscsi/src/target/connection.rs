@@ -114,6 +114,7 @@ impl Connection {
         let mut connection = Self::new(config, [0; 32], now);
         connection.start_full_feature(&joining.negotiated, recovers);
         let link = &mut connection.core.link;
+        // Login PDUs carry no digests, so they are queued as bytes: the link has the negotiated digests already.
         link.transmit.push_bytes(&joining.unsent);
         // StatSN continues behind the last Login Response of this connection.
         (link.slot, link.stat_sn, link.acknowledged) = (slot, joining.stat_sn, joining.stat_sn);
@@ -179,6 +180,7 @@ impl Connection {
         let core = &mut self.core;
         // Nothing is parsed behind a PDU that ends the connection, or behind the login of a connection that is to be
         // transferred.
+        // Bytes that remain unparsed make `take_joining` refuse the transfer.
         if core.link.closing.is_some() || matches!(core.phase, Phase::Joining(_)) {
             return false;
         }
@@ -241,6 +243,7 @@ impl Connection {
 
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
         match self.core.phase {
+            // Time2Retain is the only timer of a lost connection.
             Phase::Closed => self.core.retained_until,
             _ => Some(self.core.timers.next()),
         }
@@ -248,6 +251,7 @@ impl Connection {
 
     /// Handles due timers. Returns the reason when the connection must end.
     pub(crate) fn handle_timeout(&mut self, full_feature: Option<&mut FullFeature>, now: Time) -> Option<CloseReason> {
+        // A closed connection has a timer only while its tasks await reassignment, and their time has expired now.
         if self.is_closed() {
             return Some(CloseReason::Dropped);
         }
@@ -394,6 +398,7 @@ impl Core {
     /// Enters full feature phase after a successful login.
     fn finish_login(&mut self, shared: &mut Shared, negotiated: Option<Box<Negotiated>>) {
         let Some(negotiated) = negotiated else { return };
+        // The event precedes all commands: the driver learns the negotiated values before it executes anything.
         shared.events.push_back(Event::FullFeature(negotiated.clone()));
         // The connection belongs to another session, so it does not enter full feature phase here.
         if negotiated.identity.joins {
@@ -401,6 +406,7 @@ impl Core {
             return;
         }
         self.start_full_feature(&negotiated, negotiated.error_recovery_level > 0);
+        // Behind `start_full_feature`, which sets the CID that the new table of connections contains.
         shared.full_feature = Some(Box::new(FullFeature::new(&self.link, *negotiated)));
     }
 
@@ -437,6 +443,7 @@ impl Core {
     ) -> Option<(Buf, usize)> {
         let full_feature = self.full_feature(shared)?;
         let placement = full_feature
+            // The fast path takes only PDUs that are complete in the buffer, so it has not seen this one.
             .begin(&mut self.link, head, data_bytes, FastPathResult::Unfit, gate)
             .unwrap_or_else(|violation| {
                 // The rest of the payload must be consumed in any case, so that the stream stays at PDU boundaries.
@@ -446,6 +453,7 @@ impl Core {
         match placement {
             Placement::Command { task, offset } => {
                 self.destination = PayloadDestination::Command(task);
+                // A command without a buffer discards its data, and keeps only count of it.
                 full_feature.take_buf(task).map(|buf| (buf, offset))
             }
             Placement::Skip(task) => {

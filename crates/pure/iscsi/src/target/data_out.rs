@@ -179,6 +179,7 @@ impl DataOut {
         self.broken = !last;
         if last {
             self.end_sequence(solicited);
+            // One R2T is outstanding at a time above level 0, so nothing behind this sequence was requested yet.
             self.solicited_to = self.received_bytes;
         }
     }
@@ -187,7 +188,9 @@ impl DataOut {
     pub(crate) fn lose(&mut self, offset: u32, last: bool) {
         assert!(offset <= self.received_bytes, "what is lost had come");
         self.received_bytes = offset;
+        // The rest of the sequence is useless, because it would follow a hole.
         self.broken = !last;
+        // `admit` has ended the sequence with its last PDU, so only the next R2T has to begin earlier.
         if last {
             self.solicited_to = offset;
         }
@@ -211,6 +214,7 @@ impl DataOut {
             return None;
         }
         let (offset, r2t_sn) = (self.solicited_to, self.r2t_sn);
+        // At least one byte: `solicited_to` is below `total_bytes` here.
         let len = limits.burst_bytes_max.min(self.total_bytes - offset);
         self.solicited_to += len;
         self.r2t_sn += 1;
@@ -228,6 +232,7 @@ impl DataOut {
             (false, None) => Err(Violation::UnexpectedUnsolicitedData),
             (true, None) => {
                 let answered = self.open.first().ok_or(Violation::TransferTagUnknown)?;
+                // No overflow: an R2T ends within `total_bytes`.
                 Ok(answered.offset + answered.len)
             }
             // R2Ts are sent only after unsolicited data has ended, so this tag answers none.
@@ -240,6 +245,7 @@ impl DataOut {
         self.data_sn = 0;
         assert!(!solicited || !self.open.is_empty(), "a solicited sequence answers an R2T");
         if solicited {
+            // R2Ts are answered in their order, so the first one is complete (DataSequenceInOrder is Yes).
             self.open.remove(0);
         } else {
             self.unsolicited_end = None;

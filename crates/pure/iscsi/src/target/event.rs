@@ -16,24 +16,25 @@ pub type Cdb = SmallVec<[u8; 16]>;
 /// Event for the driver, in the order of the causes.
 #[derive(Debug)]
 pub enum Event {
-    /// Login request; answered with [`Connection::grant`](crate::target::Connection::grant) or
-    /// [`Connection::refuse`](crate::target::Connection::refuse). No other event precedes the answer.
+    /// Login request; answered with [`Session::grant`](crate::target::Session::grant) or
+    /// [`Session::refuse`](crate::target::Session::refuse). No other event precedes the answer.
     Login(LoginIdentity),
-    /// The initiator has authenticated; answered with [`Connection::place`](crate::target::Connection::place).
+    /// The initiator has authenticated; answered with
+    /// [`Session::assign_session`](crate::target::Session::assign_session).
     Authenticated,
     /// The login succeeded. It reinstates a session with the same initiator name, ISID, target name and portal group,
     /// which the driver must close (RFC 7143 §6.3.5).
     FullFeature(Box<Negotiated>),
-    /// Command to execute, with its data; answered with [`Connection::respond`](crate::target::Connection::respond).
+    /// Command to execute, with its data; answered with [`Session::respond`](crate::target::Session::respond).
     Command(Command),
     /// Task management function to execute; answered with
-    /// [`Connection::respond_task_management`](crate::target::Connection::respond_task_management).
+    /// [`Session::respond_task_management`](crate::target::Session::respond_task_management).
     TaskManagement(TaskManagement),
     /// A connection of the session was lost, and unanswered commands for this unit with it. The next command for the
     /// unit, on any connection, must report a unit attention (RFC 7143 §7.6).
     CommandsLost(Lun),
     /// Query for targets and their portals; answered with
-    /// [`Connection::respond_targets`](crate::target::Connection::respond_targets).
+    /// [`Session::respond_targets`](crate::target::Session::respond_targets).
     SendTargets {
         /// Identifier for the answer.
         task: TaskId,
@@ -41,7 +42,7 @@ pub enum Event {
         which: SendTargets,
     },
     /// The connection has ended: its tasks are removed, and their execution may stop. Output may remain (Logout
-    /// Response, Reject): the driver sends it until [`Connection::is_closed`](crate::target::Connection::is_closed).
+    /// Response, Reject): the driver sends it until [`Session::is_closed`](crate::target::Session::is_closed).
     /// This is the last event.
     Closed(CloseReason),
 }
@@ -146,6 +147,7 @@ impl Response {
     #[must_use]
     pub fn check_condition(sense: &[u8]) -> Self {
         assert!(sense.len() <= SENSE_BYTES_MAX, "sense data has at most {SENSE_BYTES_MAX} bytes");
+        // No transfer took place, so the whole expected length is reported as residual.
         Self { status: 0x02, sense: sense.to_vec(), transfer_bytes: Some(0), ..Self::default() }
     }
 }

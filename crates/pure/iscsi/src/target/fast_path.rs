@@ -50,6 +50,7 @@ impl FullFeature {
         let moves = TransferLengths {
             read: command.read,
             write: command.write,
+            // No underflow: the command either reads or writes, so the subtrahend is zero or the whole length.
             expected_out_bytes: command.expected_data_transfer_bytes - expected_data_in_bytes,
             expected_in_bytes: expected_data_in_bytes,
         };

@@ -75,6 +75,7 @@ impl ConnectionTable {
 
     /// Registers a connection in `slot`; a previous connection with the same CID loses its entry.
     pub(crate) fn register(&mut self, slot: usize, cid: Cid) {
+        // A lost connection keeps its slot while its tasks await reassignment, but its CID now names the new one.
         self.0.iter_mut().filter(|known| **known == Some(cid)).for_each(|known| *known = None);
         self.0.resize(self.0.len().max(slot + 1), None);
         self.0[slot] = Some(cid);
@@ -136,8 +137,8 @@ impl Link {
             reason: violation.reject_reason(),
             stat_sn: self.take_stat_sn(),
             exp_cmd_sn,
-            // DataSN is used only for a Reject of a SNACK (RFC 7143 §11.17.4).
             max_cmd_sn,
+            // DataSN is used only for a Reject of a SNACK (RFC 7143 §11.17.4).
             data_sn: DataSn(0),
         };
         // The Reject carries the complete header of the refused PDU (RFC 7143 §11.17).
@@ -212,6 +213,7 @@ impl FullFeature {
                         link,
                         request.immediate,
                         request.cmd_sn,
+                        // The slot goes with the request, because it may be run while another connection is processed.
                         OrderedAction::Logout(link.slot, request),
                     );
                 }
@@ -297,6 +299,7 @@ impl FullFeature {
             return self.cross_connection.next_in_order.take();
         }
         let expected = self.session.window.expected();
+        // A function whose connection has ended meanwhile is dropped, and the next one is looked at.
         while let Some((id, request)) = self.cross_connection.take_due(expected) {
             if let Some(slot) = self.slot_of(id) {
                 return Some((slot, OrderedAction::TaskManagement(id, request)));
@@ -308,6 +311,7 @@ impl FullFeature {
     /// Returns the connection that answers the action directly.
     fn answerer(&self, turn: &OrderedAction) -> Option<usize> {
         match turn {
+            // Commands are answered through the driver, and their tasks know their connections.
             OrderedAction::Pass | OrderedAction::Command(_) => None,
             OrderedAction::TaskManagement(id, _) => self.slot_of(*id),
             OrderedAction::Logout(slot, _) => Some(*slot),
@@ -341,6 +345,7 @@ impl FullFeature {
         self.connections.remove(slot);
         let mut bereaved = BTreeSet::new();
         for id in self.session.matching(|task| task.slot == Some(slot)) {
+            // The loop removes no task but the one at hand, so all others still exist.
             let task = self.session.find_mut(id).expect("it was there a moment ago");
             bereaved.extend(task.command().map(|_| task.lun));
             if task.command().is_some_and(|command| command.progress == Progress::Running) {
@@ -349,6 +354,7 @@ impl FullFeature {
                 self.session.untag(id);
                 self.orphaned_commands += 1;
             } else {
+                // A response that the driver still gives to it finds no task and has no effect.
                 self.remove(id);
             }
         }

@@ -76,6 +76,7 @@ impl Link {
     #[inline]
     pub(crate) fn handle_acknowledged(&mut self, expected: StatSn) {
         // Ignores a value beyond the statuses sent, and one before an earlier acknowledgement.
+        // Distances back from the newest status, because they compare correctly across the wrap of the numbers.
         if self.stat_sn.since(expected) < self.stat_sn.since(self.acknowledged) {
             self.acknowledged = expected;
             self.sent.acknowledge(expected);

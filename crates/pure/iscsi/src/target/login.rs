@@ -64,6 +64,7 @@ impl LoginPhase {
 
     pub(crate) fn refuse(&mut self, link: &mut Link, events: &mut VecDeque<Event>, status: LoginStatus) {
         self.login.refuse(status);
+        // A refused login never yields negotiated parameters.
         let _ = self.advance(link, events);
     }
 
@@ -83,6 +84,7 @@ impl LoginPhase {
                 // The loop ends here: the remaining work belongs to full feature phase.
                 TargetStep::FullFeature(negotiated) => return Some(negotiated),
                 TargetStep::Failed { status, fault, login } => {
+                    // Stored before the connection closes: the driver reads it when it handles the final event.
                     link.failed_login = Some(login);
                     link.close(match fault {
                         None => CloseReason::LoginRefused(status),

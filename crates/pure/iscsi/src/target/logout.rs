@@ -29,6 +29,7 @@ impl FullFeature {
                 if self.asked_to_leave {
                     link.send_async(self.cmd_sns(), Lun(0), SESSION_DROPPED, &[]);
                 }
+                // Only marked: the response below is still sent, and `settle` ends the connection behind it.
                 link.close(CloseReason::LoggedOut);
                 LogoutOutcome::Closed
             }
@@ -41,6 +42,7 @@ impl FullFeature {
                 }
                 LogoutOutcome::Closed
             }
+            // Below level 2 no task outlives its connection, so there is nothing to retain (RFC 7143 §11.15.1).
             (LogoutReason::RemoveForRecovery, _) if !self.keeps_tasks() => LogoutOutcome::RecoveryNotSupported,
             (LogoutReason::RemoveForRecovery, Some(slot)) => {
                 if slot == link.slot {

@@ -117,10 +117,12 @@ impl FullFeature {
             let asked: Vec<_> = run(snack, last).filter_map(|r2t_sn| command.data_out.open_r2t(r2t_sn)).collect();
             // An R2T that has been answered meanwhile is not repeated.
             asked.into_iter().for_each(|solicitation| self.push_r2t(link, id, solicitation));
+            // Nothing with such a number was sent, so the Reject tells the initiator not to wait for it.
             return if snack.beg_run < last { Ok(()) } else { Err(Violation::SnackOfNothing) };
         }
         // A response in progress: Data-In PDUs that were sent are repeated.
         if let Some(at) = link.responding.iter().position(|answer| answer.tag == tag) {
+            // Taken out and put back in its place, because sending borrows the link.
             let mut answer = link.responding.remove(at).expect("it was found there");
             let sent = answer.data_in_pdus;
             answer.send_pdus_again(link, self.cmd_sns(), run(snack, sent));
@@ -175,6 +177,7 @@ impl FullFeature {
             (answer.snack_tag, answer.segment_bytes_max) = (snack.target_transfer_tag.0, segment_bytes_max);
         };
         if let Some(answer) = link.responding.iter_mut().find(|answer| answer.tag == tag) {
+            // The response starts over, and the pump sends it in its turn.
             begin(answer);
             return Ok(());
         }
@@ -204,6 +207,7 @@ impl FullFeature {
             return;
         };
         let Some(task) = self.session.find_mut(id) else { return };
+        // The task belongs to the new connection from here on, so the loss of that one finds it, too.
         task.slot = Some(link.slot);
         match task.command().map(|command| command.progress) {
             // Data received by the old connection is kept; only the missing rest is requested.
@@ -247,7 +251,9 @@ impl FullFeature {
 /// Returns the range of numbers that a SNACK requests, of the `sent` ones that exist. RunLength zero means all
 /// following.
 fn run(snack: &Snack, sent: u32) -> std::ops::Range<u32> {
+    // BegRun and RunLength come from the initiator, and their sum may exceed 32 bits.
     let end = if snack.run_length == 0 { sent } else { snack.beg_run.saturating_add(snack.run_length).min(sent) };
+    // An empty range, when the run starts behind everything that was sent.
     snack.beg_run..end.max(snack.beg_run)
 }
 

@@ -156,6 +156,7 @@ impl Responding {
     fn data_in_len(&self, offset: u32) -> u32 {
         // Every burst starts at a multiple of its length, and no PDU may cross that boundary.
         let burst = self.burst_bytes_max;
+        // No underflow: no offset of a response lies beyond `data_in_total`.
         self.segment_bytes_max.min(burst - offset % burst).min(self.data_in_total - offset)
     }
 
@@ -171,6 +172,7 @@ impl Responding {
     /// Queues the next Data-In, which is not the last PDU of its task.
     pub(crate) fn send_next_data_in(&mut self, link: &mut Link, cmd_sns: CmdSns) {
         assert!(self.data_in_bytes < self.data_in_total, "a Data-In that is sent brings data");
+        // The header and the length follow from the old position, so the counters advance afterwards.
         self.send_data_in(link, cmd_sns);
         self.data_in_bytes += self.data_in_len(self.data_in_bytes);
         self.data_in_pdus += 1;
@@ -215,6 +217,7 @@ impl Responding {
         }
         let header = ScsiResponse {
             snack_tag: self.snack_tag,
+            // ExpDataSN counts Data-In and R2T PDUs together (RFC 7143 §11.4.8).
             exp_data_sn: DataSn(self.data_in_pdus + self.solicitations),
             read_residual: self.read_residual,
             residual: self.residual,
@@ -226,6 +229,7 @@ impl Responding {
     /// Returns the offset of the Data-In with number `data_sn`.
     pub(crate) fn data_in_offset(&self, data_sn: u32) -> u32 {
         // Each burst starts a new PDU, so the number of PDUs per burst is constant.
+        // In 64 bits, because a DataSN of the initiator times the burst length may exceed 32.
         let burst = u64::from(self.burst_bytes_max);
         let segment = u64::from(self.segment_bytes_max).min(burst);
         let in_a_burst = burst.div_ceil(segment);

@@ -79,6 +79,7 @@ impl Sent {
 
     /// Puts a taken status back.
     pub(crate) fn put(&mut self, at: usize, status: Status) {
+        // Its bytes were never subtracted: `take` leaves the count alone.
         self.statuses.insert(at, status);
     }
 

@@ -230,8 +230,8 @@ impl Session {
         let Some(full_feature) = self.shared.full_feature.as_deref_mut() else { return };
         // The response uses the connection of the command (RFC 7143 §4.2.2, connection allegiance).
         match full_feature.slot_of(task) {
-            // The connection is lost, so there is no receiver; the end of the orphan may permit new commands.
             Some(slot) => full_feature.respond(self.connections[slot].link(), task, response),
+            // The connection is lost, so there is no receiver; the end of the orphan may permit new commands.
             None => full_feature.forget(task),
         }
     }
@@ -253,6 +253,7 @@ impl Session {
             }
         }
         self.pending_tmf_responses.push(PendingTmfResponse { task, outcome, waits });
+        // With a single connection nothing is awaited, and the response is sent here.
         self.send_due_tmf_responses();
         self.settle(self.now);
     }
@@ -285,10 +286,12 @@ impl Session {
 
     /// Requests a logout on each connection; one that is not logged out within `within` is closed.
     pub fn request_logout(&mut self, within: Duration, now: Time) {
+        // The time of the message, Parameter3, has 16 bits (RFC 7143 §11.9.1).
         let within_s = u16::try_from(within.as_secs()).unwrap_or(u16::MAX);
         let Some(full_feature) = self.shared.full_feature.as_deref_mut() else { return };
         // The logout that follows this request is answered with a message that the initiator need not wait.
         full_feature.asked_to_leave = true;
+        // On every connection, because the message concerns the connection on which it arrives (RFC 7143 §11.9.1).
         for connection in self.connections.iter_mut().filter(|connection| connection.is_live()) {
             let asked = AsyncEvent::LogoutRequested { within_s };
             connection.link().send_async(full_feature.cmd_sns(), Lun(0), asked, &[]);
@@ -386,8 +389,8 @@ impl Session {
     pub fn handle_timeout(&mut self, now: Time) {
         self.now = now;
         if self.looks_at.is_some_and(|at| at <= now) {
-            self.looks_at = Some(now + self.config.recovery_interval);
             // Rearmed in any case: further data may become overdue in the next interval.
+            self.looks_at = Some(now + self.config.recovery_interval);
             self.request_missing_data();
         }
         for slot in 0..self.connections.len() {
@@ -431,6 +434,7 @@ impl Session {
             }
             full_feature.run_held(connection.link());
         }
+        // Reassignments come last, because they borrow the links of two connections.
         for (id, request) in std::mem::take(&mut full_feature.cross_connection.moves) {
             self.reassign(id, &request);
         }
@@ -503,6 +507,7 @@ impl Session {
             // Tasks end now; only the output that is already queued is still sent.
             self.end(slot, reason);
             if !self.wants_to_send(slot) {
+                // Without output there is nothing to wait for, and the driver can close the socket at once.
                 self.connections[slot].finish();
             }
         }
@@ -537,18 +542,21 @@ impl Session {
                 let retained = Duration::from_secs(full_feature.negotiated.time2retain_s.into());
                 connection.suspend(full_feature, reason, self.now + retained);
             } else if connection.is_open() || for_good {
+                // A stranded connection is released only by a deliberate end, or by `Dropped` when its time expires.
                 connection.end(reason);
                 bereaved = full_feature.lose_connection(slot);
             }
             // As long as one connection is alive or stranded, the session and its tasks continue.
             if self.connections.iter().any(|connection| connection.is_live() || connection.awaits_reassignment()) {
                 full_feature.resume_delivery(bereaved);
+                // A response that waited for this connection need not wait any longer.
                 return self.send_due_tmf_responses();
             }
             // Events that were not polled yet precede the final one.
             self.shared.events.append(&mut full_feature.events);
             self.shared.full_feature = None;
         } else {
+            // During the login there is no task to release, and no other connection.
             connection.end(reason);
         }
         self.shared.events.push_back(Event::Closed(reason));

@@ -62,6 +62,7 @@ impl FullFeature {
                 self.deliver();
                 self.ask(id, request, None);
             }
+            // Done behind this PDU, because a reassignment needs the links of two connections.
             F::TaskReassign if self.keeps_tasks() => self.cross_connection.moves.push((id, *request)),
             F::TaskReassign => {
                 self.respond_task_management(link, id, TaskFunctionOutcome::ReassignmentNotSupported);
@@ -86,11 +87,12 @@ impl FullFeature {
         self.deliver();
     }
 
-    /// Sends the response to a function, after [`FullFeature::finish_doomed`].
+    /// Sends the response to a function, after [`FullFeature::finish_affected`].
     pub(crate) fn respond_task_management(&mut self, link: &mut Link, id: TaskId, outcome: TaskFunctionOutcome) {
         let Some(task) = self.session.find(id) else { return };
         let Kind::TaskManagement(function) = task.kind else { return };
         let tag = task.tag;
+        // Removed before the PDU is built, so that its MaxCmdSN counts the place as free.
         self.remove(id);
         let (exp_cmd_sn, max_cmd_sn) = self.cmd_sns();
         let stat_sn = link.take_stat_sn();
@@ -158,6 +160,7 @@ impl FullFeature {
             let Some(task) = self.session.find_mut(affected) else { continue };
             match task.command().map(|command| command.progress) {
                 Some(Progress::Running | Progress::Responding) => {
+                    // The first function that affects the task ends it, or releases it if it fails.
                     task.affected_by.get_or_insert(id);
                 }
                 _ => {

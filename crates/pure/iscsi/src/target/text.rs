@@ -123,6 +123,7 @@ impl FullFeature {
                 },
                 // A declaration, which needs no answer.
                 "MaxRecvDataSegmentLength" => match number(value).and_then(|bytes| u32::try_from(bytes).ok()) {
+                    // The range of MaxRecvDataSegmentLength (RFC 7143 §13.12).
                     Some(bytes @ 512..=0x00ff_ffff) => text.declared_segment_bytes_max = Some(bytes),
                     _ => answer.push(key, "Reject"),
                 },
@@ -168,6 +169,7 @@ impl FullFeature {
             // Declared values take effect at the end of the exchange (RFC 7143 §6.4).
             link.peer_data_segment_bytes_max =
                 text.declared_segment_bytes_max.unwrap_or(link.peer_data_segment_bytes_max);
+            // Ended before the response is built, so that its MaxCmdSN counts the place as free.
             self.end_text(link, id);
         }
         let (exp_cmd_sn, max_cmd_sn) = self.cmd_sns();
@@ -199,6 +201,7 @@ fn judge_send_targets(negotiated: &Negotiated, value: &str) -> Option<SendTarget
     if negotiated.session_type == SessionType::Discovery {
         return match value {
             "All" => Some(SendTargets::All),
+            // An empty value names the target of the session, which discovery does not have (RFC 7143 Appendix C).
             "" => None,
             name => Some(SendTargets::Named(name.to_owned())),
         };
@@ -230,6 +233,7 @@ impl TextTask {
     ///
     /// *Errors*: for a repeated key, or too many keys. Source: RFC 7143 §6.4.
     fn remember(&mut self, key: &str) -> Result<(), Violation> {
+        // Bounds the memory of an exchange that the initiator never ends.
         if self.keys.len() == PAIRS_MAX {
             return Err(Violation::TooManyKeys);
         }

@@ -40,6 +40,7 @@ impl<'a> Pairs<'a> {
         }
         let end = text.iter().position(|&byte| byte == 0).ok_or(Violation::PairWithoutEnd)?;
         let (pair, rest) = text.split_at_checked(end).ok_or(Violation::PairWithoutEnd)?;
+        // The rest begins with the NUL byte of this pair, which the next call skips.
         self.rest = rest;
         parse_pair(pair).map(Some)
     }

@@ -65,9 +65,11 @@ pub fn hexadecimal(bytes: &[u8]) -> String {
 pub fn base64(bytes: &[u8]) -> String {
     let mut out = String::from("0b");
     for chunk in bytes.chunks(3) {
+        // Three bytes form a word of 24 bits; missing ones are zero.
         let word = chunk.iter().enumerate().fold(0, |word, (at, &byte)| word | u32::from(byte) << (16 - 8 * at));
         for at in 0..4u32 {
             let sextet = (word >> (18 - 6 * at) & 63) as u8;
+            // A chunk of n bytes needs n + 1 digits, and padding takes the place of the others.
             out.push(if (at as usize) <= chunk.len() { base64_char(sextet) } else { '=' });
         }
     }
@@ -99,6 +101,7 @@ fn from_hexadecimal(digits: &str) -> Option<Vec<u8>> {
 fn from_base64(text: &str) -> Option<Vec<u8>> {
     let digits = text.trim_end_matches('=');
     let padding = text.len() - digits.len();
+    // The subtraction cannot underflow: it follows the checks for four digits and two of padding.
     if text.is_empty()
         || !text.len().is_multiple_of(4)
         || padding > 2
@@ -114,6 +117,7 @@ fn from_base64(text: &str) -> Option<Vec<u8>> {
         if bits >= 8 {
             bits -= 8;
             bytes.push((word >> bits) as u8);
+            // Only the bits of the incomplete byte remain, so the next shift cannot overflow.
             word &= (1 << bits) - 1;
         }
     }

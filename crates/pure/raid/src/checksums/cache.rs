@@ -86,6 +86,7 @@ impl Cache {
     pub(crate) fn visit(&mut self, member: u16, extent: Extent, mut see: impl FnMut(u64, &[Entry])) -> Option<()> {
         for page in pages_of(extent) {
             let part = blocks_of(page).intersection(extent);
+            // Earlier pages may have been passed to `see` already; callers then start over or ignore the result.
             let slot = self.slot_of(PageId { member, page })?;
             let slot = &mut self.slots[slot];
             slot.used = true;
@@ -102,6 +103,7 @@ impl Cache {
         let at = (block % PAGE_ENTRIES) as usize;
         let slot = self.change(PageId { member, page: block / PAGE_ENTRIES });
         slot.entries[at] = entry;
+        // The entry is in the log, so the next checkpoint may write it.
         slot.clear_unlogged(at);
     }
 
@@ -125,6 +127,7 @@ impl Cache {
         let slot = &mut self.slots[slot];
         self.dirty += usize::from(!slot.dirty);
         slot.dirty = true;
+        // Also for a dirty page: one that changes while it is written must stay dirty.
         slot.changes += 1;
         slot
     }
@@ -139,6 +142,7 @@ impl Cache {
             self.evict_one();
         }
         let slot = Slot { id, entries, changes: 0, dirty: false, used: true, pins: 0, unlogged: None };
+        // Freed slots first, so that the table grows only to the most pages held at one time.
         let at = match self.free.pop() {
             Some(at) => {
                 self.slots[at as usize] = slot;
@@ -162,14 +166,17 @@ impl Cache {
     fn evict_one(&mut self) {
         // Two rounds: the first may only clear the marks of use.
         for _ in 0..2 * self.slots.len() {
+            // The loop runs only where there are slots, so the remainder is defined.
             self.hand = (self.hand + 1) % self.slots.len();
             let slot = &mut self.slots[self.hand];
             let is_free = slot.entries_are_gone();
+            // The mark of use comes last, so that it is cleared only on pages that could be evicted.
             if is_free || slot.dirty || slot.pins > 0 || slot.unlogged.is_some() || std::mem::take(&mut slot.used) {
                 continue;
             }
             // Marks the slot as empty; see `entries_are_gone`.
             slot.pins = u32::MAX;
+            // The slot keeps its entries until another page takes it; only the directory forgets the page.
             let id = slot.id;
             self.point(id, NONE);
             self.free.push(u32::try_from(self.hand).expect("slots are counted in 32 bits"));
@@ -197,6 +204,7 @@ impl Cache {
     pub(crate) fn dirty_pages(&self) -> Vec<(PageId, u64)> {
         let dirty = self.slots.iter().filter(|slot| slot.dirty && !slot.entries_are_gone());
         let mut pages: Vec<_> = dirty.map(|slot| (slot.id, slot.changes)).collect();
+        // By member and page, so that adjacent homes are written in one operation.
         pages.sort_unstable();
         pages
     }
@@ -206,6 +214,7 @@ impl Cache {
         let slot = &self.slots[self.slot_of(id)?];
         let mut entries = slot.entries.clone();
         if let Some(unlogged) = &slot.unlogged {
+            // A crash must find these blocks unwritten, because no flush has covered their content yet.
             let is_unlogged = |at: usize| unlogged[at / 64] & 1 << (at % 64) != 0;
             (0..entries.len()).filter(|&at| is_unlogged(at)).for_each(|at| entries[at] = Entry::UNWRITTEN);
         }

@@ -39,6 +39,7 @@ impl<D: BlockDevice + 'static> Checksums<D> {
             let mut none = true;
             cache
                 .visit(member, blocks, |_, entries| none &= entries.iter().all(|entry| entry.is_unwritten()))
+                // A page that is not in memory counts as written, which is the safe answer.
                 .is_some_and(|()| none)
         })
     }
@@ -53,6 +54,7 @@ impl<D: BlockDevice + 'static> Checksums<D> {
 
     pub(crate) fn used_pages(&self) -> impl Iterator<Item = u64> + use<D> {
         let (per_region, pages) = (self.pages.segments.region_pages(), self.pages.segments.pages());
+        // Copied, because checkpoints add regions while the caller awaits between pages.
         let regions: Vec<u64> = self.pages.used.borrow().iter().collect();
         let of = move |region: u64| region * per_region..((region + 1) * per_region).min(pages);
         regions.into_iter().flat_map(of)
@@ -118,6 +120,7 @@ impl<D: BlockDevice + 'static> Checksums<D> {
         // The member in the upper 16 bits, the page below.
         let key = u64::from(id.member) << 48 | id.page;
         let _alone = self.pages.loading.exclusive(key..key + 1).await;
+        // Another command may have loaded it while this one waited for the lock.
         if self.pages.cache.borrow().has(id) {
             return;
         }
@@ -144,11 +147,13 @@ impl<D: BlockDevice + 'static> Checksums<D> {
             // The late member is treated as absent.
             (true, false) if matches!(b, Some(Ok(_))) => a = None,
             (false, true) if matches!(a, Some(Ok(_))) => b = None,
+            // Nothing is known without the late copy, so its member is waited for.
             _ => (a, b) = read(ReadWait::Unbounded).await,
         }
         let (entries, repair) = self.choose_page(id, a, b);
         let mut cache = self.pages.cache.borrow_mut();
         cache.insert(id, entries);
+        // Dirty, so that the next checkpoint rewrites both copies with a higher stamp.
         if repair {
             cache.mark_dirty(id);
         }
@@ -230,6 +235,7 @@ impl<D: BlockDevice + 'static> Checksums<D> {
         let is_before = is.page == id.page && is.member + 1 == id.member;
         let is_new =
             id.member + 1 == self.members.counted_len() && self.members.place(id.member).is_filled_from_nothing();
+        // Stamp 0, so that any page of its own wins against this one.
         (is_before && is_new).then(|| Found { stamp: 0, entries: Box::new([Entry::UNWRITTEN; PAGE_ENTRIES as usize]) })
     }
 }

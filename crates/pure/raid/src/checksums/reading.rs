@@ -44,6 +44,7 @@ impl<D: BlockDevice + 'static> Checksums<D> {
                     return Ok(rope);
                 }
                 Some(Some(block)) => {
+                    // Remembered for `kind_of`, because the error alone does not tell decay from an unreadable block.
                     self.pages.mismatched.borrow_mut().insert((member, block));
                     return Err(IoError::new(IoErrorKind::Medium, Extent::new(block, 1)).of_member(member));
                 }
@@ -128,6 +129,7 @@ fn guards_of(rope: &Rope) -> impl Iterator<Item = u32> {
     let mut at = 0;
     std::iter::from_fn(move || match &mut even {
         Some(even) => even.next(),
+        // A block that is split over parts is checksummed across them, without a copy.
         None if at < rope.len() => {
             let block = rope.slice(at..at + BLOCK);
             at += BLOCK;

@@ -67,6 +67,7 @@ impl MemberSet {
         std::iter::from_fn(move || {
             let member = u16::try_from(rest.trailing_zeros()).expect("64 bits at most");
             (rest != 0).then(|| {
+                // Clears the lowest bit; `rest` is not zero here, so the subtraction cannot underflow.
                 rest &= rest - 1;
                 member
             })

@@ -76,6 +76,7 @@ impl<D: BlockDevice + 'static> Array<D> {
             members.mark_failed(member, error);
             return Err(CopyError::CopyLost(error));
         }
+        // The member may have failed while the owner committed.
         copying.still_copying()?;
         place.promote(&copying.copy_target);
         Ok(copied)
@@ -104,6 +105,7 @@ impl<D: BlockDevice + 'static> Copying<'_, D> {
         // Writes of hosts go to both devices; the lock keeps one from being overwritten with what was read before it.
         let _guard = self.stripes.locks.exclusive(step.clone()).await;
         self.still_copying()?;
+        // Fresh entries are logged first: what is logged for these blocks below must come after them.
         if let Some(array) = self.protected {
             array.settle_stripes(&step).await.map_err(CopyError::Stopped)?;
         }
@@ -111,6 +113,7 @@ impl<D: BlockDevice + 'static> Copying<'_, D> {
         for stripe in step {
             let role = self.layout.role_of(stripe, self.member);
             for rows in written_rows(&self.layout, self.protected, self.member, stripe).await {
+                // Nothing is excluded, so the content comes from the member itself where it can be read.
                 for part in self.stripes.salvage(stripe, role, rows, Excluded::default()).await {
                     let extent = self.layout.member_extent(stripe, part.rows);
                     match part.content {
@@ -123,6 +126,7 @@ impl<D: BlockDevice + 'static> Copying<'_, D> {
                             written.map_err(CopyError::CopyLost)?;
                         }
                         Err(_) => {
+                            // A failed member or array explains the error, and the block is not lost then.
                             self.still_copying()?;
                             let excluded = Excluded::default();
                             self.members.place(self.member).mark_unreadable(extent);
@@ -151,6 +155,7 @@ impl<D: BlockDevice + 'static> Copying<'_, D> {
     /// Flushes both devices.
     async fn flush(&self) -> Result<Stable, CopyError> {
         let flushed = self.members.flush_member(self.member).await;
+        // Names the device that failed, where one has, instead of the error of the flush.
         self.still_copying()?;
         flushed.map_err(CopyError::Stopped)
     }

@@ -50,6 +50,7 @@ impl<D: BlockDevice + 'static> Array<D> {
     pub fn blocks_with(&self, member_blocks: Blocks) -> Result<Blocks, GrowError> {
         let growth = Growth::admit(&self.path())?;
         let (segment, layout) = (growth.plan(member_blocks)?, growth.array.layout);
+        // Exact, because a segment ends with a whole chunk.
         Ok(Blocks(segment.blocks.end().0 / layout.chunk_blocks() * layout.stripe_blocks()))
     }
 }

@@ -86,6 +86,7 @@ async fn join<D: BlockDevice + 'static>(current: &Current<D>, device: D) -> Resu
             false => Path::Protected(Rc::new(next)),
         });
     }
+    // Also after a failure, because no other checkpoint could run otherwise.
     array.log.state.end_checkpoint();
     relied_on?;
     let before = Rc::downgrade(&array.members);
@@ -110,11 +111,14 @@ fn begin_joining<D: BlockDevice + 'static>(current: &Current<D>, device: D) -> (
     let number = array.members.counted_len();
     let segments = &array.checksums.pages.segments;
     let member = Rc::new(Member::new(Some(device), segments.clone()));
+    // Not in service, so nothing is read from it; as a joining member it takes pages and batches.
     member.set_state(MemberState::Rebuilding { front_stripe: 0 });
     let places = array.members.places().iter().cloned().chain([member]).collect();
+    // Before the path is switched, because pages of the member need a directory in the cache.
     array.checksums.pages.cache.borrow_mut().widen(number + 1, segments.pages());
     array.members.begin_joining(number);
     current.replace(Path::Protected(Rc::new(array.reshaped(array.layout, places))));
+    // Weak, so that the wait for these commands does not count as one of them.
     (number, Rc::downgrade(&array.members))
 }
 
@@ -140,6 +144,7 @@ async fn drained<D: BlockDevice + 'static>(members: &Weak<Members<D>>, current: 
 pub(super) async fn settle_joined<D: BlockDevice + 'static>(array: &Protected<D>) -> Result<(), GrowError> {
     for page in array.checksums.used_pages() {
         array.checksums.mark_page_dirty(PageId { member: array.members.counted_len() - 1, page }).await;
+        // Pages of a large array exceed the budget, and only a checkpoint makes them clean.
         if array.log.wants_checkpoint() {
             array.log.checkpoint().await?;
         }

@@ -156,6 +156,7 @@ impl<D: BlockDevice + 'static> Rebuild<'_, D> {
                         pace.await;
                         break;
                     }
+                    // The owner is ready: progress made meanwhile is reported, then the next steps start.
                     let Either::Right((filled, _)) = select(pace.as_mut(), under_way.next()).await else { break };
                     let filled = filled.expect("some are under way")?;
                     front_stripe = self.advance(filled, &mut rebuilt)?;
@@ -170,6 +171,7 @@ impl<D: BlockDevice + 'static> Rebuild<'_, D> {
         // Held until the front has passed: a write sees the replacement either filled or absent.
         let guard = self.stripes.locks.exclusive(step.clone()).await;
         self.still_rebuilding()?;
+        // Fresh entries are logged first: what is logged for these blocks below must come after them.
         if let Some(array) = self.protected {
             array.settle_stripes(&step).await.map_err(RebuildError::Stopped)?;
         }
@@ -224,6 +226,7 @@ impl<D: BlockDevice + 'static> Rebuild<'_, D> {
                 }
             }
         }
+        // A stopped array explains errors above, and must not be mistaken for lost blocks.
         self.members.serving(Extent::new(0, self.layout.blocks().0))?;
         Ok((ops, losses))
     }

@@ -137,6 +137,7 @@ pub(super) async fn mark_pages_dirty<D: BlockDevice + 'static>(
     let before = (member + array.members.counted_len() - 1) % array.members.counted_len();
     let per_region = array.checksums.pages.segments.region_pages();
     for page in regions.iter().flat_map(|region| region * per_region..(region + 1) * per_region) {
+        // Regions are in ascending order, and only the last one reaches behind the last page.
         if page >= array.checksums.pages.segments.pages() {
             break;
         }

@@ -50,6 +50,7 @@ impl<D: BlockDevice + 'static> Array<D> {
                 }
             }
         }
+        // Judged after the reads of the device: the place may have another one by now.
         match place.state() {
             MemberState::InService | MemberState::Rebuilding { .. } => return Err(RejoinError::InUse(member)),
             MemberState::Failed | MemberState::Missing => {}

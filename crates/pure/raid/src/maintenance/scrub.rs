@@ -132,11 +132,13 @@ impl<D: BlockDevice + 'static> Scrub<'_, D> {
         };
         let extent = Extent::new(stripe * self.array.layout.stripe_blocks(), self.array.layout.stripe_blocks());
         self.array.members.serving(extent)?;
+        // Fresh entries are logged first, because a repair of these blocks is logged after them.
         self.array.settle_stripes(&range).await?;
         let readable = self.array.members.usable(stripe).read;
         let mut scrubbed = Scrubbed { stripes: 1, ..Scrubbed::default() };
         scrubbed.degraded = u64::from(readable.len() < self.array.layout.members());
         let bad = self.bad_blocks(stripe, readable).await;
+        // Only where every block matches: with a bad block it is not known which side is wrong.
         if bad.is_empty() {
             if let Some(ops) = self.wrong_redundancy(stripe, readable).await {
                 scrubbed.parity = 1;
@@ -155,6 +157,7 @@ impl<D: BlockDevice + 'static> Scrub<'_, D> {
             let extent = self.array.layout.member_extent(stripe, rows);
             (member, self.array.stripes.read_member(member, extent, ReadWait::Deadline).await)
         };
+        // Whole chunks first, which without damage is one read of each member.
         let mut bad = Vec::new();
         for (member, found) in join_all(readable.iter().map(read)).await {
             if found.is_ok() {
@@ -244,6 +247,7 @@ impl<D: BlockDevice + 'static> Scrub<'_, D> {
             }
             columns.extend(first);
         }
+        // Parity covers all columns, so one that could not be read leaves nothing to compare with.
         if self.array.layout.has_parity() && columns.len() == usize::from(self.array.layout.columns()) {
             let (p, q) = parities_of(&columns, rows, self.array.layout.level().parities() == 2);
             for (role, right) in [(Role::P, Some(p)), (Role::Q, q)] {

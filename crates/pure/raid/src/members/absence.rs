@@ -26,6 +26,7 @@ impl MissedRegions {
 
     fn regions_of(&self, start: u64, blocks: u64) -> Range<u64> {
         let per_region = PAGE_ENTRIES * self.segments.region_pages();
+        // Rounded outward: a region counts as missed as a whole.
         start / per_region..(start + blocks).div_ceil(per_region)
     }
 
@@ -48,6 +49,7 @@ impl MissedRegions {
 
     /// Adds the recent regions when a member fails: its volatile cache may have died with it.
     pub(crate) fn note_absence(&self) {
+        // Both windows, because the checkpoint that covers the older one may not have ended.
         let (mut missed, recent) = (self.regions.borrow_mut(), self.recent.borrow());
         missed.add_all(&recent.0);
         missed.add_all(&recent.1);

@@ -73,6 +73,7 @@ impl<D: BlockDevice> Member<D> {
             self.copy_target.take().is_some_and(|own| Rc::ptr_eq(&own, copy_target)),
             "it is the second device of this member"
         );
+        // From here on the results of operations in flight on the new device count alone; see `combine`.
         self.take_device(copy_target.device.clone());
     }
 
@@ -83,6 +84,7 @@ impl<D: BlockDevice> Member<D> {
         extent: Extent,
         data: View,
     ) -> Result<(), IoError> {
+        // Counted as a change of the member, so that its next flush reaches the second device, too.
         let _changing = self.changing();
         for (part, at) in self.changed_runs(extent) {
             let from = crate::geometry::bytes(part.start.0 - extent.start.0);
@@ -100,11 +102,13 @@ impl<D: BlockDevice> Member<D> {
         runs: Vec<(Lba, View)>,
     ) -> Result<Written, IoError> {
         let other = async {
+            // Ends at the first error, which ends the copy as well.
             for (at, data) in runs {
                 let _: Written = copy_target.device.write(at, data).await?;
             }
             Ok(Written::attest())
         };
+        // Both end before the result counts: no write may be in flight once the stripe is unlocked.
         let (own, other) = join(own, other).await;
         self.combine(copy_target, own, other)
     }

@@ -51,6 +51,7 @@ impl<D: BlockDevice + 'static> Members<D> {
     /// Refuses commands that change data once the array has stopped.
     pub(crate) fn serving(&self, extent: Extent) -> Result<(), IoError> {
         match self.stopped_by() {
+            // Only the member is taken from the first error: its extent belongs to another command.
             Some(error) => Err(IoError { kind: IoErrorKind::Gone, extent, member: error.member }),
             None => Ok(()),
         }
@@ -59,6 +60,7 @@ impl<D: BlockDevice + 'static> Members<D> {
     /// True when the array can serve without `member`, beside those that are out of service already.
     pub(crate) fn can_lose(&self, member: u16) -> bool {
         // The array does not depend on a joining member yet.
+        // A stopped array spares no member: its next opening needs what they hold.
         member >= self.counted_len()
             || self.stopped_by().is_none() && self.layout.survives(self.not_in_service().with(member))
     }
@@ -70,6 +72,7 @@ impl<D: BlockDevice + 'static> Members<D> {
             return None;
         }
         let lost = self.not_in_service().with(member);
+        // One further loss suffices: `deadlines::judge` distinguishes only some redundancy from none.
         let others = self.counted() - lost;
         Some(u16::from(others.iter().all(|other| self.layout.survives(lost.with(other)))))
     }
@@ -95,6 +98,7 @@ impl<D: BlockDevice + 'static> Members<D> {
         if let Some(missed) = &self.shared.missed {
             missed.note_absence();
         }
+        // Counted before the task starts: a command that ends now must wait for the record.
         self.shared.failures.unrecorded.set(self.shared.failures.unrecorded.get() + 1);
         let members = self.clone();
         // Detached: the command that noticed the failure may be dropped before it is recorded.
@@ -132,6 +136,7 @@ impl<D: BlockDevice + 'static> Members<D> {
     /// *Errors*: `Gone` when the array has stopped.
     pub(crate) async fn failures_recorded(&self, extent: Extent) -> Result<(), IoError> {
         if self.shared.failures.unrecorded.get() > 0 {
+            // Evaluated again whenever an item of the background work ends, as the recording is one.
             let unrecorded = &self.shared.failures.unrecorded;
             self.shared.background.until(|_| if unrecorded.get() == 0 { Poll::Ready(()) } else { Poll::Pending }).await;
         }

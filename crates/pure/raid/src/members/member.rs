@@ -190,6 +190,7 @@ impl<D: BlockDevice> Member<D> {
         self.unreadable.borrow_mut().clear();
         *self.rebuilt_stripes.borrow_mut() = None;
         self.returned_valid_outside.set(false);
+        // Tells the results of operations in flight on the old device from those of the new one.
         self.device_incarnation.set(self.device_incarnation.get() + 1);
         // Changes of the previous device need no flush.
         self.flushed.set(self.written.get());
@@ -199,6 +200,7 @@ impl<D: BlockDevice> Member<D> {
     /// Puts a returned device back; it has missed `stripes` only.
     pub(crate) fn rejoin(&self, device: D, stripes: &[Range<u64>]) {
         self.replace(device);
+        // After `replace`, which resets the ranges and the mark.
         self.begin_rebuild(stripes);
         self.returned_valid_outside.set(true);
     }
@@ -282,6 +284,7 @@ impl<D: BlockDevice> Member<D> {
             return Err(IoError::new(IoErrorKind::Medium, Extent::new(lost, 1)));
         }
         let device = self.device_in_use(extent)?;
+        // Set before the read ends, because the next read of a stream may be chosen while this one is in flight.
         self.read_end.set(extent.end());
         let _in_flight = InFlight::new(&self.counts.in_flight);
         let rope = match self.segments.at(extent) {
@@ -318,6 +321,7 @@ impl<D: BlockDevice> Member<D> {
         // A mistake in the address arithmetic must never overwrite data.
         assert!(!self.segments.hold_data(extent), "anchors, batches and pages lie beside the data");
         let device = self.device_in_use(Extent { start, len: Blocks(0) })?;
+        // Dropped also with the caller: the write then counts as a change in doubt, which a flush must cover.
         let _in_flight = (InFlight::new(&self.counts.in_flight), Changing(&self.written));
         let written = match self.copy_target() {
             None => device.write(start, data).await,
@@ -329,12 +333,14 @@ impl<D: BlockDevice> Member<D> {
             }
         };
         let written = self.note(&device, written)?;
+        // A write that succeeds shows that there is space, so later refusals are retried again.
         self.is_full.set(false);
         Ok(written)
     }
 
     /// True when acknowledged writes may be lost until a flush.
     pub(crate) fn is_volatile(&self) -> bool {
+        // Volatile is the safe answer for a place without a device.
         self.device().is_none_or(|device| device.geometry().volatile_cache)
     }
 
@@ -359,6 +365,7 @@ impl<D: BlockDevice> Member<D> {
                 Written::attest()
             }
         };
+        // Only after success: a failed write leaves the old content lost.
         self.clear_unreadable(extent);
         self.is_full.set(false);
         Ok(written)
@@ -491,6 +498,7 @@ impl<D: BlockDevice> Member<D> {
 /// Translates an error of a device run that starts at `at` into blocks of the data.
 fn in_data(run: Extent, at: Lba) -> impl FnOnce(IoError) -> IoError {
     move |error| {
+        // A device may name blocks before the run; the error then starts with the run.
         let skipped = error.extent.start.0.saturating_sub(at.0);
         error.at(Extent { start: Lba(run.start.0 + skipped), len: error.extent.len })
     }

@@ -90,6 +90,7 @@ impl<D: BlockDevice + 'static> Members<D> {
         let written = match op.change {
             Change::Write(data) => match place.write(op.start, data.clone()).await {
                 Err(error) if self.is_temporary(member, error) => {
+                    // Boxed: retries are rare, and the future of every write would otherwise carry theirs.
                     Box::pin(self.retry_no_space(member, error, async || place.write(op.start, data.clone()).await))
                         .await
                 }
@@ -130,6 +131,7 @@ impl<D: BlockDevice + 'static> Members<D> {
     /// Blocks that members in service have refused, so that no other copy has them.
     pub(crate) fn refused_of(&self, all: &[Ended]) -> Vec<(u16, Extent)> {
         let in_service = self.in_service();
+        // A member that has failed needs no repair here: its rebuild restores the blocks.
         let is_refused = |one: &&Ended| one.result.is_err() && in_service.contains(one.member);
         all.iter().filter(is_refused).map(|one| (one.member, one.extent)).collect()
     }

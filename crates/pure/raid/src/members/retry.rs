@@ -59,6 +59,7 @@ impl<D: BlockDevice + 'static> Members<D> {
         extent: Extent,
     ) -> Vec<(u16, Extent)> {
         let Some(pause) = self.shared.pause.clone() else { return refused };
+        // Bounded by the pauses, because the refused change keeps its locks and its log space until then.
         for duration in NO_SPACE_PAUSES {
             if refused.is_empty() || self.stopped_by().is_some() {
                 break;

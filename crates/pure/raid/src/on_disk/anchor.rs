@@ -73,6 +73,7 @@ impl Anchor {
     /// Encodes the anchor into the blocks of a slot.
     pub(crate) fn emit(&self) -> View {
         let block = BLOCK_BYTES as usize;
+        // Zeroed, because the unused bytes count in the checksum, too.
         let mut bytes = Buf::zeroed(WRITTEN_BLOCKS as usize * block);
         put(&mut bytes, 16, &self.id);
         let tail = [self.tail_number, self.tail_block, self.stamp];
@@ -90,6 +91,7 @@ impl Anchor {
         }
         self.used.emit(&mut bytes[block..2 * block]);
         self.missed.emit(&mut bytes[2 * block..]);
+        // Last, because the checksum covers all three blocks.
         FORMAT.seal(&mut bytes);
         bytes.freeze()
     }
@@ -114,6 +116,7 @@ impl Anchor {
             *size = reader.u64()?;
         }
         let (from, rows) = (u16::try_from(reader.u64()?).ok()?, reader.u64()?);
+        // A reshape starts from at least three members, so 0 stands for none.
         let reshape = (from != 0).then_some(Reshape { from, rows });
         let used = Regions::parse(bytes.get(block..2 * block)?);
         let missed = Regions::parse(bytes.get(2 * block..3 * block)?);

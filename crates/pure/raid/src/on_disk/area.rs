@@ -49,9 +49,11 @@ impl Area {
         let doublewrite = Extent::new(ring.end().0, (ring_blocks / DOUBLEWRITE_PART).min(DOUBLEWRITE_BLOCKS_MAX));
         let rest = member_blocks.0.checked_sub(doublewrite.end().0).ok_or(too_small)?;
         // Each page takes two blocks, one for each copy. The bound is at most a few chunks too high.
+        // In 128 bits, because the blocks of a member times the entries of a page can exceed 64.
         let bound = u64::try_from(u128::from(rest) * u128::from(PAGE_ENTRIES) / u128::from(PAGE_ENTRIES + 2))
             .expect("a part of the whole");
         let mut data_blocks = bound / chunk_blocks * chunk_blocks;
+        // Steps down by chunks: whole pages and the alignment of the data can cost more than the bound assumes.
         while data_blocks > 0 && ring_blocks >= RING_BLOCKS_MIN {
             let pages = data_blocks.div_ceil(PAGE_ENTRIES);
             let pages_a = Extent::new(doublewrite.end().0, pages);

@@ -96,6 +96,7 @@ impl Records {
 
     /// Logs that the rows before `row` have been moved, with the contents that the other records of the batch name.
     pub(crate) fn moved(&mut self, row: u64) {
+        // Not in `blocks`: the record names a row of the reshape, and absent members miss nothing by it.
         self.head(Kind::Moved, 0, row, 0);
     }
 
@@ -158,6 +159,7 @@ pub(crate) fn emit(header: &Header, records: &[u8], images: &[View]) -> View {
     put(&mut bytes, HEADER_BYTES, records);
     // The buffer is recycled and may hold old data.
     bytes[HEADER_BYTES + records.len()..table_blocks].fill(0);
+    // Header and records only: images are verified by the entries in their records.
     FORMAT.seal(&mut bytes[..header.table_bytes as usize]);
     let mut at = table_blocks;
     for image in images {
@@ -216,9 +218,11 @@ pub(crate) fn parse(bytes: &[u8], header: &Header) -> Option<Vec<Record>> {
         let mut record = Record { kind, member, block, count, new: Vec::new(), old: Vec::new(), image: None };
         if kind == Kind::Images {
             last_image = next_image;
+            // Cannot overflow: a count has 32 bits, and its entries follow in the table or parsing ends.
             next_image += count;
         }
         if matches!(kind, Kind::Images | Kind::SharedImages) {
+            // A shared image is that of the record before, so its blocks are counted once.
             record.image = Some(last_image);
         }
         // Clear and moved records have no entries, and their count may be large.

@@ -44,6 +44,7 @@ impl Entry {
 
     /// True when content of this guard is what was written last.
     pub(crate) fn matches(self, binding: CheckBinding, guard: u32) -> bool {
+        // An unwritten or reserved entry proves nothing, whatever its check is.
         !self.is_unwritten() && self.is_known() && self.check == guard ^ binding.mix(self.generation)
     }
 

@@ -83,6 +83,7 @@ pub(crate) fn parse(block: &[u8], id: [u8; 16], page: PageId) -> Option<Found> {
 pub(crate) fn parse_any(block: &[u8], id: [u8; 16]) -> Option<(PageId, Found)> {
     let mut reader = Reader(block.get(16..)?);
     let (array, stamp, page, member) = (reader.array::<16>()?, reader.u64()?, reader.u64()?, reader.u16()?);
+    // An implausible stamp would become the counter of the array, which only increases.
     let is_possible = stamp < COUNT_MAX && member < MEMBERS_MAX;
     // The cheap comparisons first: most foreign blocks fail the identity.
     if array != id || !is_possible || FORMAT.open(block).is_err() {

@@ -21,6 +21,7 @@ impl Regions {
     }
 
     pub(crate) fn add(&mut self, region: u64) {
+        // Pages are grouped into at most `REGIONS` regions, so the bit exists.
         self.0[(region / 64) as usize] |= 1 << (region % 64);
     }
 

@@ -36,6 +36,7 @@ pub(crate) struct Segments {
 impl Segments {
     /// Segments of a plain array: the whole member is data.
     pub(crate) fn plain() -> Self {
+        // `u64::MAX` blocks, so that every address of a member lies in this segment.
         let first = Segment { blocks: Extent::new(0, u64::MAX), at: Lba(0), pages: 0..0, page_starts: [Lba(0); 2] };
         Self::of(first, Blocks(u64::MAX))
     }
@@ -103,7 +104,9 @@ impl Segments {
         let bound = u64::try_from(bound).expect("a part of the whole") + PAGE_ENTRIES;
         let mut blocks = bound.min(rest) / chunk_blocks * chunk_blocks;
         while blocks > 0 {
+            // Pages of earlier segments stay where they are, so only those behind the last one are new.
             let pages = (last.blocks.end().0 + blocks).div_ceil(PAGE_ENTRIES) - last.pages.end;
+            // Aligned on the device, as the first segment is.
             let at = (begin + 2 * pages).next_multiple_of(chunk_blocks);
             if at + blocks <= member_blocks.0 {
                 return Ok(Segment {
@@ -147,6 +150,7 @@ impl Segments {
             return self.first.page_starts.map(|start| Lba(start.0 + page));
         }
         let more = self.more.borrow();
+        // There are at most `GROWTHS_MAX` segments, so a linear search suffices.
         let segment = more.iter().find(|segment| segment.pages.contains(&page)).expect("only pages that are there");
         segment.page_addresses(page)
     }
@@ -158,6 +162,7 @@ impl Segments {
 
     /// Address on the member of these data blocks, if they lie in the first segment.
     pub(crate) fn at(&self, extent: Extent) -> Option<Lba> {
+        // The first segment begins with data block 0, so the block itself is the offset.
         (extent.end() <= self.first.blocks.end()).then(|| self.first.at + Blocks(extent.start.0))
     }
 
@@ -185,6 +190,7 @@ impl Segment {
 }
 
 fn region_pages(pages: u64) -> u64 {
+    // A power of two, so that coarser regions are whole multiples of finer ones.
     pages.div_ceil(REGIONS).next_power_of_two()
 }
 

@@ -41,7 +41,9 @@ impl<D: BlockDevice + 'static> Plain<D> {
             repaired += mended;
             match best {
                 Some(best) => into.copy_from_slice(&best),
+                // No copy has a rank, so the content of the first read stands.
                 None if is_whole => {}
+                // Read alone, because the first read may have failed for another block.
                 None => into.copy_from_slice(&self.stripes.read(Extent::new(lba, 1)).await?.into_view()),
             }
         }
@@ -85,6 +87,7 @@ impl<D: BlockDevice + 'static> Plain<D> {
         for copy in 0..self.stripes.layout.copies() {
             let member = self.stripes.layout.member_of(place.stripe, role(copy));
             if readable.contains(member) {
+                // Without a deadline, because the copy of a slow member may be the newest.
                 let content = self
                     .stripes
                     .members

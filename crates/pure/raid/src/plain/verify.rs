@@ -64,6 +64,7 @@ impl<D: BlockDevice + 'static> Plain<D> {
                 }
             }
             if repair {
+                // After the whole step: until then reads keep to the first copy.
                 self.trust(&step);
             }
             let (done, total) = (step.end - stripes.start, stripes.end - stripes.start);
@@ -85,6 +86,7 @@ impl<D: BlockDevice + 'static> Plain<D> {
 
     async fn verify_stripe(&self, stripe: u64, repair: bool) -> Result<Finding, IoError> {
         let range = stripe..stripe + 1;
+        // A repair must not race with readers of redundancy; a comparison keeps only writers out.
         let guard =
             if repair { self.stripes.locks.exclusive(range).await } else { self.stripes.locks.shared(range).await };
         let start = stripe * self.stripes.layout.stripe_blocks();
@@ -118,6 +120,7 @@ impl<D: BlockDevice + 'static> Plain<D> {
         let Ok(loaded) = self.stripes.load(stripe, &reads, ReadWait::Unbounded).await else {
             return Finding::Unreadable;
         };
+        // Reads come back in the order of the plan: data columns, then parities.
         let (data, parities) = loaded.split_at(usize::from(availability.columns));
         let columns: SmallVec<[View; 8]> = data.iter().map(|(_, view)| view.clone()).collect();
         let (p, q) = parity_of(&columns, rows);

@@ -215,6 +215,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
     /// Writes in place after the acknowledgement: blocks that the last copy refuses are marked lost and reported.
     async fn apply_later(self: &Rc<Self>, logged: Logged) {
         let Logged { change, reservation } = logged;
+        // Kept for retries; the copies share the content.
         let ops = change.ops.clone();
         let (refused, result) = self.write_in_place(change.form, change.ops, change.extent).await;
         let refused = match result {
@@ -224,6 +225,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
             _ => refused,
         };
         match result {
+            // A stopped array keeps the change in its log, and the next opening completes the write.
             _ if refused.is_empty() || self.members.stopped_by().is_some() => drop(reservation),
             Err(error) if error.kind != IoErrorKind::Medium => {
                 // The member takes no writes at all. What was acknowledged is in the log, and the next opening
@@ -294,6 +296,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
         }
         // One copy is always complete: the old one before its turn, the new one after it.
         let mut turns: SmallVec<[Ops; 2]> = (0..copies).map(|_| Ops::new()).collect();
+        // Copies of a column are on adjacent members, so the remainder is the number of the copy.
         ops.into_iter().for_each(|op| turns[usize::from(op.member % copies)].push(op));
         turns
     }
@@ -314,6 +317,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
                     }
                     let found = self.members.read_data(member, Extent::new(block, 1), ReadWait::Unbounded).await;
                     let guard = found.ok().and_then(|rope| guards(&rope.into_view()).next());
+                    // An unwritten block reads as zeros whatever the disk has, so its content need not match.
                     if guard.is_some_and(|guard| {
                         old.is_unwritten() || old.matches(self.checksums.pages.binding(member, block), guard)
                     }) {

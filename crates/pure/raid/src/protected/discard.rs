@@ -21,6 +21,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
         self.members.serving(extent)?;
         let stripe = self.layout.stripe_blocks();
         let inner = extent.start.0.div_ceil(stripe)..extent.end().0 / stripe;
+        // Also where the extent lies within one stripe, and the range ends before its start.
         if inner.is_empty() {
             self.forget_part(extent).await?;
         } else {
@@ -125,6 +126,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
                     .filter(|(member, extent)| own.takes_discard(*member, *extent))
                     .map(|&(member, extent)| Op::discard(member, extent))
                     .collect();
+                // Results are ignored, because nothing relies on a discard below.
                 own.members.perform(ops).await;
             }
             drop((pins, guard));

@@ -93,6 +93,7 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
                 // A batch that does not fit before the end of the ring starts at block 0.
                 found = self.find(epoch, number, 0).await;
             }
+            // Whole batches are the normal case and need no search behind them.
             if let Some(found) = found.take_if(|found| found.batch.is_whole()) {
                 chain.take(found, self.array.log.state.ring.blocks);
                 continue;
@@ -112,6 +113,7 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
                         chain.take(found, self.array.log.state.ring.blocks);
                         continue;
                     }
+                    // No member can read the table, and a power loss leaves no such block.
                     None if self.is_table_unreadable(number, at).await => {
                         chain.lost_batches.push(number..number + 1);
                     }
@@ -122,6 +124,7 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
             match found {
                 Some(found) => chain.take(found, self.array.log.state.ring.blocks),
                 None => {
+                    // All up to the next readable one are lost, because nothing names the blocks that they changed.
                     chain.lost_batches.push(number..next);
                     chain.head = Head { number: next, at: found_table.header.at };
                 }

@@ -81,6 +81,7 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
             for (at, start) in (0..).zip((0..whole.len()).step_by(BLOCK_BYTES as usize)) {
                 let block = whole.slice(start..start + BLOCK_BYTES as usize);
                 let Some((id, found)) = parse_any(&block, self.array.log.state.id) else { continue };
+                // Pages of a member that never joined, or of a growth that was not finished, have no home.
                 let is_there = id.member < self.array.members.counted_len()
                     && id.page < self.array.checksums.pages.segments.pages();
                 if !is_there || found.stamp < newest {

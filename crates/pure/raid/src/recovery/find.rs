@@ -91,6 +91,7 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
             _ => self.array.members.read_metadata(source, extent, ReadWait::Unbounded).await.ok()?.into_view(),
         };
         let records = parse(&table, header)?;
+        // A table that names blocks outside of the array was not written by it.
         records.iter().all(|record| self.is_here(record)).then(|| FoundTable {
             source,
             header: *header,
@@ -177,11 +178,13 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
         let ring = self.array.log.state.ring.blocks;
         // The search is bounded: a torn end of the log is the normal case, and is paid for at every opening.
         let most = (LATER_BATCHES_MAX * self.array.log.state.ring.batch_blocks_max()).min(ring);
+        // No more batches than blocks fit into the part that is searched.
         let numbers = head.number..=head.number + most;
         let mut tables: BTreeMap<u64, FoundTable> = BTreeMap::new();
         let mut looked = 0;
         while looked < most {
             let at = (head.at + looked) % ring;
+            // A read does not cross the end of the ring.
             let step = STEP_BLOCKS.min(most - looked).min(ring - at);
             let extent = Extent::new(self.array.log.state.area.ring.start.0 + at, step);
             let members = self.array.members.in_use();

@@ -150,6 +150,7 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
             }
         }
         self.members.serving(Extent::default())?;
+        // Only now, because an anchor must not count a region before all of its pages exist.
         regions.into_iter().for_each(|region| self.checksums.pages.used.borrow_mut().add(region));
         let mut cache = self.checksums.pages.cache.borrow_mut();
         for (id, changes) in pages {
@@ -194,12 +195,14 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
                 ids.extend((0..).zip(self.members.places()).map(|(member, _)| (PageId { member, page }, None)));
             }
         }
+        // Last, so that the change counts replace the entries without one.
         ids.extend(dirty.into_iter().map(|(id, changes)| (id, Some(changes))));
         (ids.into_iter().collect(), regions)
     }
 
     /// Writes one copy of each page; returns the pages that a member refused which the array needs.
     async fn write_copies(self: &Rc<Self>, pages: &[PageWrite], copy: usize) -> Vec<PageId> {
+        // Copy B is laid out as copy A, so the runs of the one are those of the other.
         let first = |write: &PageWrite| self.checksums.pages.segments.page_addresses(write.id.page)[0];
         let follows = |one: &PageWrite, next: &PageWrite| {
             // Adjacent homes are one write; a segment boundary breaks the run.
@@ -211,6 +214,7 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
             let ids: Vec<PageId> = run.iter().map(|page| page.id).collect();
             let joined = joined(run);
             async move {
+                // A member that is not in use gets its pages with its rebuild.
                 let Some(address) = address.filter(|address| self.members.in_use().contains(address.member)) else {
                     return Vec::new();
                 };
@@ -247,6 +251,7 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
             assert!(last.stamp <= anchor.stamp, "pages are stamped upwards");
             assert!(self.members.layout.survives(anchor.absent), "an anchor counts enough members to serve from");
         }
+        // Kept before it is written: after a failed write the next anchor must not use its number again.
         self.state.anchor.replace(anchor.clone());
         self.put_anchor(&anchor, self.members.counted() - anchor.absent).await
     }
@@ -309,6 +314,7 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
         for slot in [0, 1] {
             let _ = place.write_metadata(Area::anchor(slot), zeros.clone()).await?;
         }
+        // The log of a new array starts here, and a batch of an earlier one must not be found.
         let _ = place.write_metadata(self.state.area.ring.start, zeros.slice(..BLOCK_BYTES as usize)).await?;
         place.flush().await.map(drop)
     }

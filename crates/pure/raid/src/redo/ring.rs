@@ -185,6 +185,7 @@ impl Ring {
         let table_blocks = batch::blocks_of(table_bytes, 0);
         // Images shared by mirrors are stored once.
         let blocks = gathering.image_blocks + if twice { 2 * table_blocks } else { table_blocks };
+        // Positions count on over all turns of the ring, so their difference is the space in use.
         let at = self.place(state.head.at, blocks);
         assert!(at % self.blocks + blocks <= self.blocks, "a batch does not wrap");
         // Log space is freed by a checkpoint only.
@@ -212,6 +213,7 @@ impl Ring {
         gathering.images.clear();
         let spoken_of = std::mem::take(&mut gathering.blocks);
         (gathering.image_blocks, gathering.records, gathering.joined) = (0, 0, 0);
+        // From here on records join the next batch, while this one is written.
         state.head = Head { number: number + 1, at: at + blocks };
         assert!(state.head.at - state.tail_at <= self.blocks, "a batch is not written over what is needed");
         assert_eq!(state.first_open + state.open.len() as u64, state.head.number, "every open batch is counted");

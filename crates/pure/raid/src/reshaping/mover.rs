@@ -62,6 +62,7 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
     fn stripes_at_once(&self, first: u64) -> u64 {
         let (chunk, old) = (self.new.layout.chunk_blocks(), &self.old.layout);
         // Every old block before the position has left, so these stripes are vacant.
+        // An old stripe that has moved in part still holds blocks, so the division rounds down.
         let vacant = (self.moved_blocks() / old.stripe_blocks()).saturating_sub(first);
         let empty = (SKIP_BLOCKS / chunk).max(1).min(vacant);
         // Unwritten stripes cost one small batch for 16 MiB of each member.
@@ -74,6 +75,7 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
     /// Number of stripes whose entries fit into one batch, and whose content is within the step size.
     fn stripes_of_entries(&self) -> u64 {
         let chunk = self.new.layout.chunk_blocks();
+        // Less one record, which is the position itself.
         let table_bytes = (self.new.log.state.ring.batch_blocks_max() - 1) * u64::from(BLOCK_BYTES) - record_bytes(0);
         let most = table_bytes / (u64::from(self.new.layout.members()) * record_bytes(chunk));
         let step = self.new.layout.steps(0..u64::MAX).next().map_or(1, |step| step.end);
@@ -185,6 +187,7 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
         // Content is stable before the entries and the position say that it is there.
         self.new.members.flush_those(self.new.members.written()).await?;
         let reservation = self.new.log.commit(records).await?;
+        // Before the reservation is dropped, so that no checkpoint frees the batch without these entries.
         self.apply_logged(&placed, row);
         drop(reservation);
         Ok(())

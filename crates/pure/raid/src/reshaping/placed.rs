@@ -80,6 +80,7 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
         let data = (0..).zip(columns).map(|(column, view)| (Role::Data { column, copy: 0 }, view));
         let parities = [(Role::P, Some(p)), (Role::Q, q)].into_iter().filter_map(|(role, view)| Some((role, view?)));
         let mut placed = Vec::new();
+        // States follow the contents: data columns, then P and Q, which have the same.
         for ((role, content), state) in
             data.chain(parities).zip(states.into_iter().chain([parity_states.clone(), parity_states]))
         {
@@ -89,6 +90,7 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
                 BlockState::Unwritten => Entry::UNWRITTEN,
                 BlockState::Lost => Entry::LOST,
                 BlockState::Known => {
+                    // Generations go on from the entry of the place, so the content left there does not match.
                     self.new.checksums.entry(member, block).next(self.new.checksums.pages.binding(member, block), guard)
                 }
             });
@@ -133,6 +135,7 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
         {
             return Ok((view.clone(), states));
         }
+        // Lost rows stay zero: parity is computed over zeros there, and their entries say lost.
         let mut content = Buf::zeroed(bytes(rows.len()));
         for part in salvaged {
             match part.content {

@@ -41,6 +41,7 @@ impl Excluded {
 
     /// Excludes one more member, which failed with this error.
     pub(crate) fn with(self, member: u16, error: IoError) -> Self {
+        // `TimedOut` is the only error that says nothing about the content.
         let late = if error.kind == IoErrorKind::TimedOut { self.late.with(member) } else { self.late };
         Self { members: self.members.with(member), late, ..self }
     }
@@ -58,6 +59,7 @@ impl Excluded {
         if self.late.is_empty() {
             return false;
         }
+        // Members with errors stay excluded: reading them again would fail in the same way.
         *self = Self { members: self.unreadable(), late: MemberSet::NONE, wait: ReadWait::Unbounded };
         true
     }

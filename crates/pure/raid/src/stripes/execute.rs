@@ -47,6 +47,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
                     Err(error) if own.members.can_lose(ended.member) => {
                         own.members.mark_failed_in(ended.member, ended.incarnation, error)
                     }
+                    // A needed member keeps its bad block, and the next read restores the content again.
                     Err(_) => {}
                 }
             }

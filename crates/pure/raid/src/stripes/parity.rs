@@ -26,6 +26,7 @@ pub(super) fn changed(band: &Band, data: &View, loaded: Loaded) -> (Option<View>
             .expect("only touched columns are read");
         // P changes by the difference itself, Q by the difference times the coefficient of the column.
         simd::xor::xor_into(delta, &super::parity_write::new_content(data, column_write));
+        // Rows of the band outside of this column do not change, so their parity stays.
         let at = band.rows.bytes_of(*rows);
         if let Some(p) = &mut p {
             simd::xor::xor_into(&mut p[at.clone()], delta);
@@ -62,6 +63,7 @@ fn segments(band: &Band) -> SmallVec<[Rows; 3]> {
     let mut cuts: SmallVec<[u64; 8]> = SmallVec::from_slice(&[band.rows.start, band.rows.end]);
     cuts.extend(band.writes.iter().flat_map(|column_write| [column_write.rows.start, column_write.rows.end]));
     cuts.sort_unstable();
+    // Equal cuts would give parts without rows.
     cuts.dedup();
     cuts.windows(2).map(|pair| Rows::new(pair[0], pair[1])).collect()
 }

@@ -35,6 +35,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
     pub(crate) fn availability(&self, stripe: u64, excluded: Excluded) -> Availability {
         let usable = self.members.usable(stripe);
         let read = usable.read - excluded.members();
+        // `there` is compared first: in a level without the parity the role falls on a data member.
         let parity = |role, there| match self.layout.member_of(stripe, role) {
             member if there && read.contains(member) => Parity::Readable,
             member if there && usable.write.contains(member) => Parity::WriteOnly,
@@ -201,6 +202,7 @@ pub(crate) fn parities_of(columns: &[View], rows: Rows, with_q: bool) -> (View, 
         let (p, q) = parity_of(columns, rows);
         return (p, Some(q));
     }
+    // P alone is an XOR, which is cheaper than the pass that computes both.
     let mut p = Buf::recycled(bytes(rows.len()));
     let columns: SmallVec<[&[u8]; 16]> = columns.iter().map(|column| &**column).collect();
     simd::xor::xor(&columns, &mut p);

@@ -76,6 +76,7 @@ pub(super) fn ignore_impossible(candidates: &mut [Candidate<'_>]) {
         // With no other member to compare against, the catalog is trusted: a single-disk pool has nothing to
         // contradict it.
         if is_any && all_behind && !has_before {
+            // The older slot is judged as usual: it holds a commit that was made.
             candidate.ignored_catalogs = 1;
         }
     }

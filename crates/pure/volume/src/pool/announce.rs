@@ -35,6 +35,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         let store = &self.shared.store;
         if store.with_catalog(|catalog| catalog.must_announce()) {
             let ((), change) = store.change(|_| Ok(()))?;
+            // Sets the announcement in the catalog; without an await before it, the commit below has it.
             store.note_member_failed();
             return store.committed(change).await;
         }

@@ -50,6 +50,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             let family = self.families.family(id).await?;
             let repaired = async {
                 let _held = family.quiesce().await?;
+                // Checked again under the locks that the repair keeps; the first check has released its own.
                 let checked = ConsistencyCheck::run(&family).await?;
                 Repair::of(&family, &checked).run().await
             };

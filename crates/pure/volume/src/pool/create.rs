@@ -144,6 +144,7 @@ fn draft<D: BlockDevice, G: BlockDevice>(plan: &CreatePool<D>, groups: &[G]) -> 
     if !is_name(&plan.name) {
         return Err(PoolError::NameInvalid(plan.name.clone()));
     }
+    // Plans and devices are paired by position below, so their numbers must match.
     let counts = (1..=GROUPS_MAX).contains(&plan.groups.len()) && plan.groups.len() == groups.len();
     if !counts || plan.groups.iter().any(|group| !(1..=MEMBERS_MAX).contains(&group.members.len())) {
         return Err(PoolError::Plan("it needs 1 to 64 groups of 1 to 64 disks, and a device for each group"));
@@ -194,6 +195,7 @@ pub(super) fn draft_group<D: BlockDevice, G: BlockDevice>(
     slab_bytes: u64,
 ) -> Result<GroupRecord, PoolError> {
     let geometry = device.geometry();
+    // A device whose cheapest write is shorter than a block has slabs of whole blocks as well.
     let stripe_bytes = u64::from(geometry.optimal_bytes.max(BLOCK_BYTES));
     if !stripe_bytes.is_multiple_of(u64::from(BLOCK_BYTES)) {
         return Err(PoolError::Plan("a stripe is no whole number of blocks of 4096 bytes"));
@@ -204,6 +206,7 @@ pub(super) fn draft_group<D: BlockDevice, G: BlockDevice>(
     if slabs == 0 {
         return Err(PoolError::Plan("a group is smaller than one slab; use larger disks or smaller slabs"));
     }
+    // The catalog stores the blocks of a slab and the slabs of a group in 32 bits each.
     let too_many = |_| PoolError::Plan("its slabs are too small for its size; choose larger ones");
     let slab_blocks = u32::try_from(slab_blocks).map_err(|_| PoolError::Plan("a slab is too large"))?;
     Ok(GroupRecord::of(plan, slab_blocks, u32::try_from(slabs).map_err(too_many)?))
@@ -301,6 +304,7 @@ pub(super) async fn admit_disk<D: BlockDevice>(disk: &NewDisk<D>) -> Result<(), 
         Contents::Member(member) => {
             // Without a readable catalog a member may hold data of its pool, so it counts as live.
             let live = member.newest().is_none_or(|found| found.catalog.phase == PoolPhase::Live);
+            // Foreign data written over a member outranks its label: another system has used the disk since.
             match (member.overwritten, live) {
                 (Some(what), _) => foreign(what.to_owned()),
                 // An unfinished or destroyed pool has no data.

@@ -56,6 +56,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Families<D, G> {
         if let Some(family) = self.opened(id) {
             return Ok(family);
         }
+        // The catalog may have changed since the record was copied.
         family.follow_catalog();
         self.open.borrow_mut().insert(id, family.clone());
         Ok(family)
@@ -73,6 +74,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Families<D, G> {
 
     /// Continues the family with what is left of its map.
     pub(super) async fn accept_salvage(self: &Rc<Self>, id: Uuid) -> Result<(), PoolError> {
+        // Such a family does not open, so none of this UUID is in the map.
         let family = self.salvage(id).await?.accept().await.map_err(|error| error.into_pool_error(id))?;
         self.open.borrow_mut().insert(id, family);
         Ok(())

@@ -46,7 +46,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Shared<D, G> {
     /// Starts a write: the catalog records the group as dirty, and keeps it so while the returned guard lives.
     pub(crate) async fn start_write(&self, group: u16) -> Result<WriteGuard<'_>, PoolError> {
         let gate = self.gate(group);
-        // Counted before the await, so that `end_writes` cannot mark the group clean in between.
+        // Counted before the await, so that `mark_clean_if_idle` cannot mark the group clean in between.
         gate.in_flight.set(gate.in_flight.get() + 1);
         gate.started.set(gate.started.get() + 1);
         let writing = WriteGuard(&gate.in_flight);
@@ -58,6 +58,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Shared<D, G> {
             // The dirty flag must be on stable storage before the first write, or a crash would skip the
             // resync.
             self.store.committed(change).await?;
+            // Only after the commit: until then every other write has to wait for it as well.
             gate.clean.set(false);
         }
         assert!(gate.protected || !gate.clean.get(), "nothing is written to a group that the catalog calls clean");
@@ -81,6 +82,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Shared<D, G> {
         if gate.started.get() != begun {
             return Ok(false);
         }
+        // The catalog calls a protected group clean at all times, so the flush above is all.
         if gate.protected {
             return Ok(true);
         }

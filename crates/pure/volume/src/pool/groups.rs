@@ -27,7 +27,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// Adds a group, served by `device`, on which volumes can be allocated; returns its index.
     ///
     /// *Durability*: when it returns; a crash before leaves the pool with or without the group, in the latter
-    /// case with disks that the pool does not list and that can be added again. *Errors*: `Plan`, `Regrouping`,
+    /// case with disks that the pool does not list and that can be added again. *Errors*: `Plan`, `MembershipChanging`,
     /// `BlockSize`, `DiskTooSmall`, `DiskKnown`, `DiskOfPool`, `DiskForeign`, `CatalogFull` before anything is
     /// written; `DiskFails`, `CatalogLost` after that.
     pub async fn add_group(&self, plan: GroupPlan<D>, device: G, labelling: LabelParams) -> Result<u16, PoolError> {
@@ -78,6 +78,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             let data = |group: &&GroupRecord| group.role == GroupRole::Data;
             let record = catalog.groups.get(usize::from(group)).filter(data).ok_or(PoolError::GroupUnknown(group))?;
             let slabs = u32::try_from(blocks.0 / u64::from(record.slab_blocks));
+            // More slabs than 32 bits can count are refused by the check below, like any number beyond the limit.
             let grown = GroupRecord { member_blocks, slabs: slabs.unwrap_or(u32::MAX), ..record.clone() };
             // Volumes may occupy any slab, so a group never shrinks.
             if member_blocks < record.member_blocks || grown.slabs < record.slabs {
@@ -98,6 +99,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             (unfinished, catalog.groups.last().is_some_and(|last| last.role == GroupRole::Removed))
         });
         for (group, member_blocks) in unfinished {
+            // A group without slabs was committed and not completed: growing it to its own size gives it all of them.
             self.grow_group(group, member_blocks).await?;
         }
         if !removed {
@@ -118,6 +120,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         self.families.all_open().iter().for_each(|family| family.follow_groups());
         let ((), change) = self.shared.store.change(|catalog| {
             let record = &mut catalog.groups[usize::from(group)];
+            // Concurrent growths may end in any order; a group never gives up slabs.
             record.slabs = record.slabs.max(slabs);
             Ok(())
         })?;
@@ -164,6 +167,7 @@ pub(super) fn admit_group(catalog: &Catalog, place: u16, record: &GroupRecord) -
     if usize::from(place) >= GROUPS_MAX || !(1..=MEMBERS_MAX).contains(&record.members.len()) {
         return Err(PoolError::Plan("a pool has at most 64 groups, and a group 1 to 64 disks"));
     }
+    // Compared for a new group only: the members of an existing one are in the catalog already.
     if let Some(known) =
         record.members.iter().find(|one| place_is_new(catalog, place) && catalog.member(one.disk).is_some())
     {

@@ -101,6 +101,7 @@ impl<D: BlockDevice + 'static> WriteLog<'_, D> {
     /// *Durability* and *errors* as of [`WriteLog::remove_group`], without `LogInUse`.
     pub async fn discard_group(&self) -> Result<Vec<Uuid>, PoolError> {
         self.change(|catalog| {
+            // Dropped first: `remove_group` refuses while volumes are named in it.
             catalog.log = None;
             Ok(())
         })
@@ -198,6 +199,7 @@ impl<D: BlockDevice + 'static> WriteLog<'_, D> {
     pub async fn add_group(&self, plan: GroupPlan<D>, labelling: LabelParams) -> Result<u16, PoolError> {
         let slab_blocks = self.store.with_catalog(|catalog| catalog.slab_bytes) / u64::from(BLOCK_BYTES);
         let slab_blocks = u32::try_from(slab_blocks).map_err(|_| PoolError::Plan("a slab is too large"))?;
+        // A log group has no slabs, but the check of the catalog requires a slab size.
         let record = GroupRecord { role: GroupRole::Log, ..GroupRecord::of(&plan, slab_blocks, 0) };
         let _held = self.members.begin_membership_change()?;
         if self.group().is_some() {
@@ -209,7 +211,7 @@ impl<D: BlockDevice + 'static> WriteLog<'_, D> {
     /// Removes the log group and wipes its disks; returns their UUIDs.
     ///
     /// *Durability*: when it returns; after a crash in between the disks may still have the label of the pool,
-    /// which no longer lists them. *Errors*: `LogUnknown`, `LogInUse`, `Regrouping`, `CatalogLost`.
+    /// which no longer lists them. *Errors*: `LogUnknown`, `LogInUse`, `MembershipChanging`, `CatalogLost`.
     pub async fn remove_group(&self) -> Result<Vec<Uuid>, PoolError> {
         let _held = self.members.begin_membership_change()?;
         let (members, change) = self.store.change(|catalog| {

@@ -73,6 +73,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         for id in families {
             let family = match self.families.family(id).await {
                 Ok(family) => family,
+                // A map that does not open may refer to the blocks as well.
                 Err(_) => {
                     held.complete = false;
                     continue;

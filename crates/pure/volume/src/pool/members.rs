@@ -13,7 +13,7 @@ use crate::error::PoolError;
 use crate::layout::{BLOCK_BYTES, data_area};
 use crate::probe::{prepare, write_label};
 use crate::store::{SINCE_NEXT, Store};
-use block::{BlockDevice, Blocks};
+use block::{BlockDevice, Blocks, IoError};
 use shard::Pause;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -59,9 +59,9 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
         Ok(MembershipChange(self.membership_changing))
     }
 
-    /// Sets the callback that learns of every disk that missed a commit and is therefore marked failed: its
-    /// array must stop using it.
-    pub fn on_failed(&self, on_failed: impl Fn(Uuid) + 'static) {
+    /// Sets the callback that learns of every disk that missed a commit, with the error, and is therefore recorded as
+    /// failed or missing: its array must stop using it.
+    pub fn on_failed(&self, on_failed: impl Fn(Uuid, IoError) + 'static) {
         self.store.on_failed(Rc::new(on_failed));
     }
 
@@ -105,6 +105,7 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
         })?;
         // Giving up a member counts as an announcement of writes; see `catalog::written`.
         if !state.takes_part() {
+            // No await since the change, so that one commit has both.
             self.store.note_member_failed();
         }
         self.store.committed(change).await
@@ -114,6 +115,7 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
     /// one that does.
     pub fn release(&self, disk: Uuid) {
         let store = self.store;
+        // A participating member stays attached: commits and marks go to it.
         if !store.with_catalog(|catalog| catalog.member(disk).is_some_and(|member| member.state.takes_part())) {
             store.detach(disk);
         }
@@ -157,6 +159,7 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
         prepared.await.map_err(|error| PoolError::DiskFails { disk: id, error })?;
         // The catalog may have changed while the label was written.
         self.admit_replacement(lost, id)?;
+        // Attached before the catalog names it: the commit that does must reach it.
         self.store.attach(id, device);
         let ((), change) = self.store.change(|catalog| {
             let member = catalog.member_mut(lost).ok_or(PoolError::MemberUnknown(lost))?;
@@ -182,6 +185,7 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
             let (bytes, needed_bytes) = (data.bytes(BLOCK_BYTES), needed.bytes(BLOCK_BYTES));
             return Err(PoolError::ReplacementTooSmall { bytes, needed_bytes });
         }
+        // Attached before the catalog counts on it: the commit that does must reach it.
         self.store.attach(disk, Rc::new(device));
         let ((), change) = self.store.change(|catalog| {
             let member = catalog.member_mut(disk).ok_or(PoolError::MemberUnknown(disk))?;

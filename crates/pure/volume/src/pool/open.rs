@@ -39,7 +39,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             .collect();
         // Before anything new is committed, all members must have the newest commit.
         let unreachable = complete(found, &disks).await;
-        // An unwritable disk is given up like a missing one, but only where its group can serve without it.
+        // An unwritable or silent disk is given up like a missing one, but only where its group can serve without it.
         if let Some(&(disk, error)) = unreachable.first()
             && found.admit_without(|disk| unreachable.iter().any(|(id, _)| *id == disk), tolerates).is_err()
         {
@@ -49,7 +49,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             found.lost().map(|position| (position.disk, found.lost_as(position))).collect();
         // Members of a log that was away return without a rebuild.
         states.extend(found.returned().map(|disk| (disk, MemberState::InService)));
-        states.extend(unreachable.into_iter().map(|(disk, _)| (disk, MemberState::Failed)));
+        states.extend(unreachable.into_iter().map(|(disk, error)| (disk, MemberState::after(error))));
         let store = Store::new((*found.catalog).clone(), found.generation, disks);
         if found.announces_writes {
             store.begin_opening();

@@ -61,6 +61,7 @@ impl Heartbeats {
     async fn write_state_copy<D: BlockDevice>(&self, disk: &D, ids: (Uuid, Uuid), number: u64, bytes: &[u8]) -> bool {
         let before = self.copies.borrow().get(&ids.1).copied().unwrap_or_default();
         let is_kept = state_copy::write(disk, ids, (before % 2, number), bytes).await.is_ok();
+        // Counted on success only: a failed write is repeated in the same place, and the other copy stays intact.
         if is_kept {
             self.copies.borrow_mut().insert(ids.1, before + 1);
         }
@@ -160,6 +161,7 @@ impl<D: BlockDevice + 'static> Ownership<'_, D> {
     /// may be written.
     pub async fn beat(&self, held: impl FnOnce()) -> Result<(), PoolError> {
         let Some(own) = self.store.guarded() else { return Ok(()) };
+        // Counted before the first await: heartbeats may overlap, and no two marks may have the same beat.
         let beat = self.heartbeats.beat.get() + 1;
         self.heartbeats.beat.set(beat);
         let mark = Claim { beat, ..own };
@@ -196,6 +198,7 @@ impl<D: BlockDevice + 'static> Ownership<'_, D> {
                     }
                 }
             }
+            // The claim stands on another member, so a mark that is missing here was lost and is rewritten.
             if is_shown {
                 unshown.drain(..).for_each(|disk| steps.push(self.mark_one(&mark, disk).boxed_local()));
             }
@@ -302,6 +305,7 @@ impl<D: BlockDevice + 'static> Ownership<'_, D> {
         let mark = Claim { beat: self.heartbeats.beat.get() + 1, released: true, ..own };
         // A member that misses this write keeps an older beat, so the released mark on the others wins.
         join_all(disks.iter().map(async |(id, disk, _)| write_mark(&**disk, pool, *id, &mark).await.ok())).await;
+        // From here on a heartbeat does nothing: a mark of it would hide the released ones.
         self.store.guard(None);
     }
 

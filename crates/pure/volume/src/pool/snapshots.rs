@@ -32,10 +32,12 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         }
         // Writes are blocked on all volumes, so that the snapshots are of one instant.
         let held = freeze_writes(&standing).await;
+        // Flushed while writes are blocked: the snapshot's content is durable before the commit that names it.
         self.flush_blocked(&standing).await?;
         // After the snapshot every granule of the old epoch may be copied on write once more.
         self.make_room(&standing, |branch| branch.own_versions.get(), |branch| branch.own_versions.get())?;
         let set = if plans.len() > 1 { plans[0].id } else { Uuid::nil() };
+        // Counted while writes are blocked, so that the figure is that of the snapshot's instant.
         let mapped: BTreeMap<Uuid, u64> =
             standing.values().map(|(_, branch)| (branch.id, branch.mapped.get())).collect();
         let ((), change) = self.shared.store.change(|catalog| {
@@ -86,6 +88,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             if record.dead.len() >= DEAD_RANGES_MAX {
                 return Err(PoolError::TooManyRollBacks);
             }
+            // Two numbers of 64 bits: on disk as long as in memory.
             admit_emitted(catalog, size_of::<DeadRange>())?;
             let record = catalog.branch_mut(volume).ok_or(PoolError::VolumeUnknown(volume))?;
             assert!(epoch < record.epoch, "a volume goes back to an epoch that is over");
@@ -94,6 +97,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
                 record.dead.push(DeadRange { after: epoch, last: record.epoch });
             }
             record.epoch += 1;
+            // The new epoch begins with what the snapshot maps.
             record.mapped = mapped;
             record.cleaning += 1;
             record.dead = needed_ranges(&record.dead, record);
@@ -124,6 +128,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             let record = catalog.branch_mut(volume).expect("it was found above");
             record.snapshots.retain(|snapshot| snapshot.id != id);
             record.cleaning += 1;
+            // Without this snapshot, some dead ranges may not be passed by any lookup any more.
             record.dead = needed_ranges(&record.dead, record);
             Ok(())
         })?;
@@ -204,6 +209,7 @@ async fn freeze_writes<D: BlockDevice + 'static, G: BlockDevice + 'static>(
         return held;
     }
     for (_, branch) in standing.values() {
+        // Writes in flight hold the locks of their granules, so this waits until they have ended.
         held.push(branch.locks.exclusive(0..u64::MAX).await);
     }
     held
@@ -234,6 +240,7 @@ fn admit_snapshots(catalog: &Catalog, plans: &[SnapshotPlan]) -> Result<(), Pool
     if branches.map(|branch| branch.snapshots.len()).sum::<usize>() + plans.len() > SNAPSHOTS_MAX {
         return Err(PoolError::TooManySnapshots);
     }
+    // The length depends on the name alone, so the other fields may have any value.
     let bytes = plans.iter().map(|plan| record_of(plan, 0, 0, 0, Uuid::nil()).emitted_bytes()).sum();
     admit_emitted(catalog, bytes)
 }

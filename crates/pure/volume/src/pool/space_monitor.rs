@@ -58,6 +58,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Shared<D, G> {
         // When all volumes have their space already, no write can be refused, however full the pool is.
         let is_taken_later = self.store.with_catalog(Catalog::allocates_on_write);
         let above = |threshold: u16| {
+            // In 128 bits, because the bytes of a large pool times 1,000 exceed 64.
             let is_set = is_taken_later && threshold > 0;
             is_set && u128::from(used_bytes) * 1000 >= u128::from(bytes) * u128::from(threshold)
         };

@@ -125,6 +125,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             let bytes: u64 = (0..).zip(&catalog.groups).map(|(at, group)| of_slabs(at, group.slabs)).sum();
             let branches = || catalog.families.iter().flat_map(|family| &family.branches);
             let volumes = catalog.volumes.len() + branches().filter(|branch| !branch.deleting).count();
+            // No underflow: `Catalog::check` rules out slabs that are used twice or lie behind their group.
             PoolSpace { bytes, free_bytes: bytes - used, volumes, allocates_on_write: catalog.allocates_on_write() }
         })
     }

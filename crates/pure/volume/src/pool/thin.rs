@@ -62,6 +62,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         // The generation of the commit that creates the family distinguishes it from earlier users of its
         // slabs.
         let birth = self.shared.store.generation() + 1;
+        // Nothing awaits before the change below, so no other commit takes this generation in between.
         let key = plan.encryption.as_ref().map(|key| self.shared.wrap_key(id, key)).transpose()?;
         if let Some(key) = &key {
             self.admit_key(key.wrapped_with)?;
@@ -161,6 +162,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         let wanting = if thick { size_bytes.div_ceil(granule_bytes) } else { mapped };
         let places = if thick { wanting } else { 0 };
         let needed_bytes = family.missing_bytes(wanting, places);
+        // Room before the clone: once it exists, its copies on write must not fail for lack of map pages.
         family.make_room(wanting, places).map_err(|_| self.full(needed_bytes))?;
         let ((), change) = self.shared.store.change(|catalog| {
             admit_identity(catalog, plan.id, &plan.name)?;
@@ -184,10 +186,12 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             }
             admit_emitted(catalog, clone.emitted_bytes())?;
             let record = catalog.family_mut(id).expect("it was found above");
+            // Changed only after every check: an error must leave the catalog as it was.
             record.branches_made += 1;
             record.branches.push(clone);
             Ok(())
         })?;
+        // The map waits for this commit: it must not log versions of a branch that a crash undoes.
         family.follow_catalog();
         family.require_commit(change);
         self.shared.store.committed(change).await?;
@@ -213,6 +217,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             let granule_bytes = u64::from(family.granule_blocks) * u64::from(BLOCK_BYTES);
             let more = size_bytes.div_ceil(granule_bytes) - bytes.div_ceil(granule_bytes);
             let needed_bytes = family.missing_bytes(more, more);
+            // Space before the size: a thick volume must never be larger than what is reserved for it.
             family.make_room(more, more).map_err(|_| self.full(needed_bytes))?;
         }
         let ((), change) = self.shared.store.change(|catalog| {
@@ -222,6 +227,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             Ok(())
         })?;
         self.shared.store.committed(change).await?;
+        // Open devices learn the size after its commit: no host may write behind an end that a crash takes back.
         family.follow_catalog();
         Ok(())
     }
@@ -246,12 +252,14 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         }
         let ((), change) = self.shared.store.change(|catalog| {
             let record = catalog.branch_mut(id).ok_or(PoolError::VolumeUnknown(id))?;
+            // Checked again: a snapshot may have been taken while the device was closed.
             if !record.snapshots.is_empty() {
                 return Err(PoolError::HasSnapshots(record.snapshots.len()));
             }
             // Name and UUID are free at once; the record stays until its space is freed.
             record.name = format!("deleted {}", record.id);
             record.deleting = true;
+            // A new number: a pass that runs already is then followed by another one over all granules.
             record.cleaning += 1;
             Ok(())
         })?;
@@ -269,6 +277,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         }
         let ((), change) = self.shared.store.change(|catalog| {
             let record = catalog.family(id).ok_or(PoolError::VolumeUnknown(id))?;
+            // Checked again: a clone or a snapshot may have been made while commits ended.
             let snapshots: usize = record.branches.iter().map(|branch| branch.snapshots.len()).sum();
             if record.branches.len() > 1 || snapshots > 0 {
                 return Err(PoolError::HasSnapshots(snapshots));

@@ -67,6 +67,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         if let Some(volume) = self.shared.opened(id) {
             return Ok(volume);
         }
+        // No await until the entry is made: two callers cannot open two devices of one volume.
         let volume = Volume::open(self.shared.clone(), id).ok_or(PoolError::VolumeUnknown(id))?;
         let volume = Rc::new(volume);
         let mut open = self.shared.open.borrow_mut();
@@ -101,6 +102,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         })?;
         self.shared.store.committed(change).await?;
         self.shared.check_space_thresholds();
+        // After the commit: no host may write behind an end that a crash takes back.
         if let Some(volume) = self.shared.opened(id) {
             volume.grow(size_bytes);
         }
@@ -126,6 +128,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             volume.close().await;
         }
         let ((), change) = self.shared.store.change(|catalog| {
+            // Looked up again: another caller may have deleted it while operations ended.
             let at = catalog.volumes.iter().position(|volume| volume.id == id).ok_or(PoolError::VolumeUnknown(id))?;
             catalog.volumes.remove(at);
             catalog.reservations.remove(&id);

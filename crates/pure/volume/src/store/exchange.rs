@@ -2,6 +2,8 @@
 //! commit that follows the first one that it has taken. No other commit comes between these two. The first asks the
 //! member like any other, because the members beside it may all be unable to take it; where the member alone misses it,
 //! the member is not failed. So a crash finds the member, or the joining disk after that, at most one commit behind.
+//! Where the joining disk misses the commit that names it, the next one names the member again. The member gets that
+//! commit, too, so that it is at most one commit behind then.
 
 use super::{CommitResult, SINCE_NEXT, State, Store};
 use crate::catalog::{MemberRecord, MemberState};
@@ -49,6 +51,28 @@ impl<D> State<D> {
             self.catalog.written = Some(SINCE_NEXT);
         }
         self.joining.retain(|guest| *guest != new);
+        self.joining.push(old);
+        self.exchanged = Some(Exchange { old, new });
         Some(old)
+    }
+
+    /// Disk whose place the commit in flight gives to another one. It is no failure if it misses that commit.
+    pub(super) fn replaced(&self) -> Option<Uuid> {
+        Some(self.exchanged?.old)
+    }
+
+    /// Gives the place back to the old member after a commit that named the joining disk and that it missed. Returns
+    /// the joining disk, which is no member any more.
+    pub(super) fn revert_exchange(&mut self, outcome: &[CommitResult<D>]) -> Option<Uuid> {
+        let Exchange { old, new } = self.exchanged?;
+        let took = outcome.iter().find(|took| took.id == new)?;
+        self.exchanged = None;
+        self.joining.retain(|joining| *joining != old);
+        took.missed_by()?;
+        // A member without a device cannot take the commit that names it.
+        self.disks.iter().find(|(id, _)| *id == old)?;
+        let member = self.catalog.member_mut(new)?;
+        *member = MemberRecord { disk: old, state: MemberState::InService, since: SINCE_NEXT };
+        Some(new)
     }
 }

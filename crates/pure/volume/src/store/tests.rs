@@ -115,7 +115,7 @@ fn commit_that_misses_a_disk_fails_it_on_the_others_before_it_is_done() {
     let (store, disks, _) = store(3);
     let heard = Rc::new(Cell::new(Vec::new()));
     let hear = heard.clone();
-    store.on_failed(Rc::new(move |disk| hear.borrow_mut().push(disk)));
+    store.on_failed(Rc::new(move |disk, _| hear.borrow_mut().push(disk)));
     disks[1].dead.set(true);
     let change = raise_epoch(&store);
     assert_eq!(block_on(store.committed(change)), Ok(()));
@@ -133,7 +133,7 @@ fn commit_that_misses_a_disk_which_its_group_cannot_spare_fails_nobody() {
         store.set_tolerance(Rc::new(|_, present| present.iter().filter(|there| **there).count() >= 2));
         let heard = Rc::new(Cell::new(0));
         let hear = heard.clone();
-        store.on_failed(Rc::new(move |_| *hear.borrow_mut() += 1));
+        store.on_failed(Rc::new(move |_, _| *hear.borrow_mut() += 1));
         handles[1].dead.set(true);
         let change = raise_epoch(&store);
         let expected = if is_lost { Err(PoolError::CatalogLost) } else { Ok(()) };

@@ -95,7 +95,7 @@ fn member_that_misses_the_commit_before_is_exchanged() {
     let opened = world.create(&[&[0, 1]]).unwrap();
     let heard = Rc::new(Cell::new(0));
     let hear = heard.clone();
-    opened.pool.members().on_failed(move |_| hear.set(hear.get() + 1));
+    opened.pool.members().on_failed(move |_, _| hear.set(hear.get() + 1));
     world.disks[0].dead.set(true);
     exchange(&world, &opened, 0, 2).unwrap();
     assert_eq!(members(&opened.pool), [(COPY, MemberState::InService), (disk_id(1), MemberState::InService)]);
@@ -120,6 +120,40 @@ fn copy_that_misses_the_commit_before_is_given_up() {
     assert_eq!(block_on(exchanged), Err(PoolError::NotReached(COPY)));
     assert_eq!(members(&opened.pool), [(disk_id(0), MemberState::InService), (disk_id(1), MemberState::InService)]);
     assert!(block_on(opened.pool.members().set_state(disk_id(1), MemberState::Failed)).is_ok());
+}
+
+/// Regression: a new disk that missed the commit that names it was failed as the member, and a pool without redundancy
+/// stopped.
+#[test]
+fn copy_that_misses_the_commit_that_names_it_costs_the_copy_alone() {
+    for groups in [&[0, 1][..], &[0]] {
+        let world = World::blank(3);
+        drop(world.create(&[groups]).unwrap());
+        let begin = world.images();
+        let world = World::of(begin.clone());
+        let opened = world.open().unwrap();
+        let before = members(&opened.pool);
+        let mut exchanged = Box::pin(async {
+            let disk = NewDisk { id: COPY, device: world.disks[2].clone() };
+            opened.pool.members().exchange(disk_id(0), disk, labelling()).await
+        });
+        while members(&opened.pool)[0].0 != COPY {
+            assert!(exchanged.as_mut().now_or_never().is_none(), "it ends after the commit that names the copy");
+        }
+        world.disks[2].dead.set(true);
+        assert_eq!(block_on(exchanged), Err(PoolError::NotReached(COPY)));
+        assert_eq!(members(&opened.pool), before);
+        exchange(&world, &opened, 0, 2).expect_err("the disk is dead");
+        assert_eq!(members(&opened.pool), before, "the pool accepts changes");
+        let mut power = PowerCut::of(begin);
+        for event in world.journal.borrow().iter() {
+            power.push(event);
+            power.each(&mut Random(3), true, |images| {
+                let opened = World::of(images).open().expect("it opens");
+                assert_eq!(members(&opened.pool)[0].1, MemberState::InService);
+            });
+        }
+    }
 }
 
 /// As above, with a member that misses every commit: it is beside the exchange, or exchanged.

@@ -375,7 +375,7 @@ fn member_that_cannot_take_a_commit_is_failed_and_its_array_told() {
     let world = World::blank(2);
     let opened = world.create(&[&[0, 1]]).unwrap();
     let mirror = opened.groups[0].clone();
-    opened.pool.members().on_failed(move |disk| mirror.drop_member(if disk == disk_id(0) { 0 } else { 1 }));
+    opened.pool.members().on_failed(move |disk, _| mirror.drop_member(if disk == disk_id(0) { 0 } else { 1 }));
     world.disks[0].dead.set(true);
     let volume = block_on(opened.pool.create_volume(plan(1, 1 << 20))).unwrap();
     assert_eq!(members(&opened.pool)[0], (disk_id(0), MemberState::Failed));

@@ -80,9 +80,11 @@ impl Workers {
                 Ok(_) => (queue.threads, queue.idle) = (queue.threads + 1, queue.idle + 1),
                 // Fewer threads only make it slower; without any, the operation has to fail, or its caller would wait
                 // forever.
-                Err(error) if queue.threads > 0 => tracing::debug!("one thread less for disks: {error}"),
+                Err(error) if queue.threads > 0 => {
+                    tracing::debug!("an additional disk thread could not be started: {error}")
+                }
                 Err(error) => {
-                    tracing::error!("there is no thread for disk I/O: {error}");
+                    tracing::error!("no thread could be started for disk I/O: {error}");
                     let (key, (token, operation)) = queue.take().expect("it was queued above");
                     queue.landed(key, Done { token, landed: Landed { operation, result: Err(Errno::IO) } });
                     self.shared.wake_shard();
@@ -141,7 +143,7 @@ impl Drop for Workers {
         queue = left.unwrap_or_else(PoisonError::into_inner).0;
         if queue.threads > 0 {
             // The threads own their operations, so leaving them behind is safe.
-            tracing::warn!(threads = queue.threads, "a disk did not answer until the end");
+            tracing::warn!(threads = queue.threads, "disk operations did not complete before shutdown");
         }
     }
 }

@@ -33,7 +33,7 @@ pub fn locate(path: &str, on: bool) -> io::Result<()> {
     let slot = roots.whole_disk(path)?.and_then(|disk| slot_of(&disk));
     let light = slot.map(|slot| slot.join("locate")).filter(|light| light.exists());
     let light =
-        light.ok_or_else(|| io::Error::new(ErrorKind::Unsupported, "its enclosure has no light that is known"))?;
+        light.ok_or_else(|| io::Error::new(ErrorKind::Unsupported, "its enclosure has no known locate light"))?;
     fs::write(light, if on { "1" } else { "0" })
 }
 

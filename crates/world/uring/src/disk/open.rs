@@ -19,15 +19,17 @@ impl Disk {
     /// Opens the disk; see [`World::open_disk`](shard::World::open_disk).
     pub(crate) async fn open(world: Rc<Inner>, path: &str, options: DiskOptions) -> io::Result<Self> {
         if options.block_bytes != 512 && options.block_bytes != 4096 {
-            let said = format!("a block has 512 or 4096 bytes, not {}", options.block_bytes);
+            let said = format!("a block size of {} bytes is not supported; use 512 or 4096", options.block_bytes);
             return Err(io::Error::new(ErrorKind::InvalidInput, said));
         }
         let (named, privileges) = (path.to_owned(), world.privileges.clone());
         let open = move || Opened::at(&named, options, privileges.as_ref());
         let Opened { file, direct, is_file, shape } = opening::on_a_thread(&world, path, open).await?;
         if shape.logical_bytes > options.block_bytes {
-            let said =
-                format!("{path} has blocks of {} bytes and cannot be used with smaller ones", shape.logical_bytes);
+            let said = format!(
+                "{path} has blocks of {} bytes and cannot be used with a smaller block size",
+                shape.logical_bytes
+            );
             return Err(io::Error::new(ErrorKind::InvalidInput, said));
         }
         let geometry = Geometry {
@@ -128,7 +130,7 @@ fn open_here(path: &str, write: bool, direct: bool) -> io::Result<OwnedFd> {
     let file = rustix::fs::open(path, flags, Mode::empty())?;
     // The path may have been replaced between `stat` and `open`.
     if file_or_device(&rustix::fs::fstat(&file)?, path)? != is_file {
-        return Err(io::Error::new(ErrorKind::ResourceBusy, format!("{path} changes while it is opened")));
+        return Err(io::Error::new(ErrorKind::ResourceBusy, format!("{path} was replaced while it was opened")));
     }
     Ok(file)
 }

@@ -38,10 +38,10 @@ impl Claim {
     fn of(path: &str) -> io::Result<Self> {
         let mut all = under_way();
         if all.contains(path) {
-            return Err(silent(path, "an earlier opening of it has not ended"));
+            return Err(silent(path, "an earlier open of it has not returned"));
         }
         if all.len() >= AT_ONCE {
-            return Err(silent(path, &format!("{AT_ONCE} other disks are being opened and do not answer")));
+            return Err(silent(path, &format!("{AT_ONCE} other disks are being opened and do not respond")));
         }
         all.insert(path.to_owned());
         Ok(Self(path.to_owned()))
@@ -55,7 +55,7 @@ impl Drop for Claim {
 }
 
 fn silent(path: &str, why: &str) -> io::Error {
-    io::Error::new(ErrorKind::TimedOut, format!("{path} does not answer: {why}"))
+    io::Error::new(ErrorKind::TimedOut, format!("{path} does not respond: {why}"))
 }
 
 /// Runs `open` on a thread of its own and returns its result.
@@ -85,7 +85,9 @@ pub(super) async fn on_a_thread<T: Send + 'static>(
     })?;
     let (mut received, mut late) = (pin!(told.receive()), pin!(world.sleep_until(until)));
     poll_fn(|cx| match received.as_mut().poll(cx) {
-        Poll::Ready(opened) => Poll::Ready(opened.unwrap_or_else(|| Err(io::Error::other("the thread has died")))),
+        Poll::Ready(opened) => {
+            Poll::Ready(opened.unwrap_or_else(|| Err(io::Error::other("the thread ended without a result"))))
+        }
         Poll::Pending => late
             .as_mut()
             .poll(cx)

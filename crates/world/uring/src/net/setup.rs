@@ -54,9 +54,7 @@ pub(super) fn configure(socket: &OwnedFd, options: &StreamOptions) -> io::Result
 fn warn_once(name: &str, errno: Errno) {
     static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     if SAID.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned()) {
-        tracing::warn!(
-            "congestion control {name:?} cannot be used here ({errno}); connections use the system's default"
-        );
+        tracing::warn!("congestion control {name:?} is not available ({errno}); connections use the system default");
     }
 }
 

@@ -44,7 +44,7 @@ impl Ring {
     fn over(ring: IoUring) -> io::Result<Self> {
         // `EXT_ARG` gives waits a timeout, and `NODROP` keeps completions when their queue is full.
         if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
-            return Err(io::Error::new(io::ErrorKind::Unsupported, "io_uring is older than Linux 5.11"));
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "io_uring of Linux 5.11 or later is required"));
         }
         let mut ring = Self { ring, in_flight: Vec::new(), in_flight_count: 0, early: Vec::new() };
         // A seccomp filter may allow the setup and forbid the rest.
@@ -62,7 +62,7 @@ impl Ring {
         if self.in_flight.len() <= place {
             self.in_flight.resize_with(place + 1, || None);
         }
-        assert!(self.in_flight[place].is_none(), "operation {token} is under way already");
+        assert!(self.in_flight[place].is_none(), "operation {token} is already in flight");
         let operation = self.in_flight[place].insert(operation);
         let entry = entry_of(operation).user_data(u64::from(token));
         self.in_flight_count += 1;
@@ -128,7 +128,7 @@ impl Ring {
                 Ok(_) => {}
                 // The completion queue is full, too: it is drained first.
                 Err(error) if is_passing(&error) => self.reap_early(),
-                Err(error) => panic!("io_uring takes no submissions any more: {error}"),
+                Err(error) => panic!("io_uring accepts no more submissions: {error}"),
             }
         }
     }
@@ -173,7 +173,7 @@ impl Drop for Ring {
         if self.in_flight_count > 0 {
             tracing::warn!(
                 operations = self.in_flight_count,
-                "a disk did not answer until the end; its buffers are left to it"
+                "disk operations did not complete before shutdown; their buffers are leaked"
             );
             // The kernel may still write to this memory.
             std::mem::forget(std::mem::take(&mut self.in_flight));
@@ -248,7 +248,7 @@ fn bound_workers(ring: &IoUring) {
     let mut most = [WORKERS_MAX; 2];
     // Since Linux 5.15; older kernels keep their own limit.
     if let Err(error) = ring.submitter().register_iowq_max_workers(&mut most) {
-        tracing::debug!("the workers of io_uring have the kernel's own bound: {error}");
+        tracing::debug!("io_uring workers keep the kernel's default limit: {error}");
     }
 }
 

@@ -20,6 +20,7 @@ pub(super) fn look(desk: &CommandContext, discover: &[String]) -> Result<Vec<Fin
     let found: Vec<Finding> = client.get("/findings", "findings")?.decode()?;
     findings.extend(found);
     findings
+        // A portal that is not open has a finding of the daemon already.
         .extend(portals.iter().filter(|portal| portal.state == PortalState::Open).map(|portal| reach(portal.address)));
     findings.extend(names::look(desk, &portals, discover)?);
     Ok(findings)

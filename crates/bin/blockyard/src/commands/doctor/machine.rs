@@ -23,6 +23,7 @@ fn open_files(limits: &str) -> Option<Finding> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
     let soft = line.split_whitespace().next()?;
     let allowed = if soft == "unlimited" { u64::MAX } else { soft.parse().ok()? };
+    // The same limit at which the daemon warns in its log.
     if allowed >= OPEN_FILES_WANTED {
         return Some(Finding::good("open files", format!("limit {soft}")));
     }

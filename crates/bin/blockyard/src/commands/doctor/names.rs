@@ -50,6 +50,7 @@ impl Own {
 
 fn at(portal: &str, initiator: &IscsiName, names: &BTreeSet<&str>, own: &Own) -> Vec<Finding> {
     let subject = format!("portal {portal}");
+    // An IPv6 address without brackets has colons, but no port.
     let portal = if portal.parse::<IpAddr>().is_ok() || !portal.contains(':') {
         format!("{portal}:{}", model::ISCSI_PORT)
     } else {

@@ -75,7 +75,7 @@ fn status(desk: &CommandContext, pool: &Name, options: &ListOptions) -> Result<(
             scrub.repaired.to_string(),
         ]
     };
-    let header = &["STARTED", "TOOK", "STATE", "CHECKED", "MISMATCHES", "UNREADABLE", "HEALED"];
+    let header = &["STARTED", "TOOK", "STATE", "CHECKED", "MISMATCHES", "UNREADABLE", "REPAIRED"];
     desk.out.rows(&answer, &Rows { header, rows: scrubs.iter().map(row).collect() })
 }
 

@@ -42,6 +42,7 @@ fn say_losses(name: &Name, found: &PoolCheck) {
 
 /// Repairs the repairable findings after confirmation; with `accept_loss` also those whose repair loses data.
 pub(super) fn repair(desk: &CommandContext, name: &Name, accept_loss: bool, yes: bool) -> Result<(), Failure> {
+    // Checked now: the confirmation must name the present findings.
     let (_, found) = ask(desk, name)?;
     let is_wanted = |finding: &&CheckFinding| {
         finding.kind.repair().is_some() || accept_loss && finding.kind.is_repaired_at_a_loss()

@@ -22,6 +22,7 @@ pub(super) fn write(desk: &CommandContext, name: &Name, path: &Path) -> Result<(
     let answer = desk.client.post(&format!("{}/key", pool_path(name)), &(), "pool_key")?;
     let PoolKeyText { id, key } = answer.decode()?;
     let SecretText::Hex { hex } = key else { return Err(not_a_key(path, "the daemon sent no key")) };
+    // The copy of the key in the line is wiped when it is dropped.
     let line = Zeroizing::new(format!("{MAGIC} {id} {hex}\n"));
     let written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     let written = written.and_then(|mut file| {

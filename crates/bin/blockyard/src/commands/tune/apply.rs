@@ -63,6 +63,7 @@ fn unwritable(root: &Root, error: &io::Error) -> Failure {
 
 /// Prints the files that would be written, each under its path.
 fn print(root: &Root, entries: &[Entry]) -> Result<(), Failure> {
+    // Together with the settings of earlier calls, since the files hold all of them.
     let mut record = Record::load(root).map_err(|error| unwritable(root, &error))?;
     entries.iter().cloned().for_each(|entry| record.add(entry));
     let files = tune::kept_files(&record).into_iter();
@@ -106,6 +107,7 @@ fn tell(desk: &CommandContext, steps: &[Step], files: &[String], nothing: &str) 
     if refused == 0 {
         return Ok(());
     }
+    // Printed here, so that the error adds no second sentence to the table.
     eprintln!("blockyard: {refused} of {} settings were refused; the others are applied", steps.len());
     Err(Failure::Said)
 }

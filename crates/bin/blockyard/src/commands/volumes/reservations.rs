@@ -33,6 +33,7 @@ pub(super) fn show(desk: &CommandContext, name: &VolumeName) -> Result<(), Failu
     desk.out.rows(&answer, &Rows { header, rows: reservation.registrations.iter().map(row).collect() })?;
     let shown = reservation.registrations.len();
     // The daemon limits the registrations in a report.
+    // Never fewer than are shown, so the subtraction is safe.
     if let more @ 1.. = usize::try_from(reservation.registered).unwrap_or(usize::MAX) - shown {
         desk.out.said(&format!("and {more} more"))?;
     }

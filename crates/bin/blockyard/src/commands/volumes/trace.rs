@@ -51,6 +51,7 @@ pub(super) fn show(desk: &CommandContext, name: &VolumeName) -> Result<(), Failu
         row.extend(counts.map(|count| count.to_string()));
         row.push(duration(trace.running_ms / 1000));
     } else {
+        // Figures of a volume without a trace are unknown, not zero.
         row.extend(std::iter::repeat_n("-".to_owned(), counts.len() + 1));
     }
     desk.out.rows(&answer, &Rows { header, rows: vec![row] })

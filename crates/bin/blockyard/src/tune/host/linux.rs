@@ -53,6 +53,7 @@ fn sessions(terms: Terms, machine: Machine) -> Step {
             lines.push("# With multipath:".to_owned());
             lines.extend(with);
             lines.push("# Without it, instead:".to_owned());
+            // Comments stay comments; only the settings of the second variant are disabled.
             lines
                 .extend(without.into_iter().map(|line| if line.starts_with('#') { line } else { format!("# {line}") }));
         }

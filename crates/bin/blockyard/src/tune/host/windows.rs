@@ -26,6 +26,7 @@ fn cards(machine: Machine) -> Step {
     let step = if machine.threads { 2 } else { 1 };
     let each = (machine.cores / machine.ports.max(1)).max(1);
     for port in 0..machine.ports {
+        // With more ports than cores, ports share cores.
         let first = port * each % machine.cores.max(1);
         let (base, last) = (first * step, (first + each - 1) * step);
         let queues = machine.queues.min(each);

@@ -75,6 +75,7 @@ fn place(random: &mut Random, verb: &Verb, blocks_max: u64) -> (&'static str, Ve
     cdb[0] = code;
     match bytes {
         6 => {
+            // The LBA of a 6-byte CDB has 21 bits; its upper bits share byte 1, so no flags follow.
             let lba = lba & 0x1F_FFFF;
             cdb[1..4].copy_from_slice(&(lba as u32).to_be_bytes()[1..]);
             cdb[4] = blocks as u8;
@@ -151,6 +152,7 @@ fn verify(random: &mut Random) -> Request {
     let request = Request::new(name, &cdb).naming(lba, blocks);
     match (cdb[1] & (BYTCHK_LOW | BYTCHK_HIGH)) >> 1 {
         0 => request,
+        // BYTCHK 11b compares every block with a single one (SBC-3 VERIFY).
         3 => request.writing(content(random, lba, blocks.min(1))),
         _ => request.writing(content(random, lba, blocks)),
     }
@@ -162,12 +164,14 @@ fn compare_and_write(random: &mut Random) -> Request {
     (cdb[0], cdb[1], cdb[13]) = (0x89, flags(random, &[DPO, FUA, PROTECT, 0x01]), blocks as u8);
     put_lba(&mut cdb, lba);
     let mut data = content(random, lba, blocks);
+    // The blocks to compare with come first, then the blocks to write (SBC-3 COMPARE AND WRITE).
     data.extend(content(random, lba, blocks));
     Request::new("COMPARE AND WRITE", &cdb).naming(lba, blocks).writing(data).changing(Changes::Blocks)
 }
 
 fn write_same(random: &mut Random) -> Request {
     let (name, cdb, lba, blocks) = place(random, &WRITE_SAME, 128);
+    // Only WRITE SAME (16) has NDOB.
     let has_data = cdb.len() == 10 || cdb[1] & NDOB == 0;
     let data = if has_data { content(random, lba, 1) } else { Vec::new() };
     Request::new(name, &cdb).naming(lba, blocks).writing(data).changing(Changes::Blocks)
@@ -183,6 +187,7 @@ fn unmap(random: &mut Random) -> Request {
         list.extend([0; 4]);
     }
     // One of the three lengths may be inconsistent with the others.
+    // UNMAP DATA LENGTH counts all bytes after itself, UNMAP BLOCK DESCRIPTOR DATA LENGTH those after the header.
     let mut lengths = [list.len() - 2, list.len() - 8, list.len()];
     if random.one_in(8) {
         let which = random.below(3) as usize;

@@ -81,6 +81,7 @@ fn mode_select(random: &mut Random) -> Request {
         page[at] ^= 1 << random.below(8);
     }
     let is_short = random.one_in(2);
+    // The parameter list of MODE SELECT (6) has a header of 4 bytes, that of MODE SELECT (10) one of 8.
     let mut list = vec![0; if is_short { 4 } else { 8 }];
     list.extend(page);
     if random.one_in(8) {

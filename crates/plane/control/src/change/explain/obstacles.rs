@@ -71,6 +71,7 @@ fn reservation_remedy(report: &ReservationReport, volume: &VolumeName) -> String
 /// Reports recent denied logins of the host, the latest first; not those from before the initiator belonged to
 /// a host.
 pub(super) fn of_refused(refused: &[RefusedLogin], names: &[String]) -> Vec<Point> {
+    // Initiator names are case-insensitive: the stringprep profile of iSCSI folds case (RFC 3722).
     let is_own = |login: &&RefusedLogin| {
         login.initiator.as_ref().is_some_and(|who| names.iter().any(|name| name.eq_ignore_ascii_case(who)))
     };

@@ -61,6 +61,7 @@ impl PoolRecovery {
             let slow = state.disks.iter().filter(|(name, _)| finding.is_slow(name));
             let slow: BTreeSet<&str> = slow.map(|(_, record)| record.path.as_str()).collect();
             let elsewhere = search::disks_but(&self.core.engine, &self.folders(), &slow).await;
+            // From the end of the search, which may take longer than the interval.
             finding.searched = Some(Instant::now());
             let at =
                 lost.into_iter().filter_map(|(name, record)| Some((name.clone(), elsewhere.path_of(record)?.clone())));

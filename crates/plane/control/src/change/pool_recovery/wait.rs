@@ -55,6 +55,7 @@ impl Wait {
             // Whole first: opening degraded makes the absent members stale, and costs a resynchronization.
             None => Attempt::Whole,
             Some((Attempt::Whole, _)) if now - self.changed >= patience => Attempt::Degraded,
+            // Whole after a refusal of either kind; a degraded attempt follows in the next round if its time has come.
             Some((_, when)) if now - when >= RETRY_INTERVAL => Attempt::Whole,
             Some(_) => return None,
         };

@@ -115,7 +115,7 @@ impl Security {
     /// Handles the security keys among `pairs`; resulting keys are queued in `answers`.
     ///
     /// *Errors*: [`Violation::AuthNotOffered`], [`Violation::ChapOutOfTurn`], [`Violation::ChallengeReflected`],
-    /// [`Violation::TargetNotProven`].
+    /// [`Violation::TargetNotAuthenticated`].
     pub(super) fn handle(&mut self, pairs: &[(&str, &str)], answers: &mut TextWriter) -> Result<(), Violation> {
         let mut said = [None; KEYS.len()];
         for &(name, value) in pairs {
@@ -126,6 +126,7 @@ impl Security {
                 return Err(Violation::KeyRepeated);
             }
         }
+        // The places of `said` are those of `KEYS`: AuthMethod, CHAP_A, CHAP_I, CHAP_C, CHAP_N, CHAP_R.
         let next = match (&self.state, said) {
             (State::Offered, [method, None, None, None, None, None]) => self.take_method(method, answers)?,
             (State::Algorithms, [None, Some(algorithm), Some(identifier), Some(challenge), None, None]) => {
@@ -180,6 +181,7 @@ impl Security {
         let Some(_) = chap.target else { return Ok(State::ResponseSent { algorithm, challenge: None }) };
         let ours = Challenge::new(algorithm, &self.random);
         // RFC 7143 §9.2.1: a target that reflects our challenge would obtain the response from us.
+        // The response queued above stays unsent, because the violation ends the login first.
         if ours.is_reflected_by(&theirs) {
             return Err(Violation::ChallengeReflected);
         }

@@ -49,6 +49,7 @@ impl Security {
     /// *Errors*: the failure of the authentication.
     pub(super) fn handle(&mut self, pairs: &[(&str, &str)], answers: &mut TextWriter) -> Result<(), AuthFailure> {
         let said = SecurityKeys::parse(pairs)?;
+        // The places of `said` are those of `KEYS`: AuthMethod, CHAP_A, CHAP_N, CHAP_R, CHAP_I, CHAP_C.
         let next = match (&self.state, said.0) {
             // A text without security keys neither starts nor advances an authentication.
             (State::Open | State::Done(_), [None, None, None, None, None, None]) => return Ok(()),
@@ -176,6 +177,7 @@ impl Security {
     }
 
     fn policy(&self) -> Result<&ChapPolicy, AuthFailure> {
+        // CHAP is chosen only where the policy has it, so no initiator ever sees this error.
         self.auth.chap().ok_or(AuthFailure::NoMethod)
     }
 }

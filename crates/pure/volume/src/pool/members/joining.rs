@@ -30,7 +30,7 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
     /// is in service where the array uses the disk once it has joined, and rebuilding where it must be filled.
     /// *Durability*: when it returns; a crash before leaves the group with or without the member, in the latter
     /// case with a disk that the pool does not list and that can be added again. *Errors*: `GroupUnknown`,
-    /// `Plan`, `Regrouping`, `DiskKnown`, `DiskTooSmall`, `ReplacementTooSmall`, `DiskOfPool`, `DiskForeign`,
+    /// `Plan`, `MembershipChanging`, `DiskKnown`, `DiskTooSmall`, `ReplacementTooSmall`, `DiskOfPool`, `DiskForeign`,
     /// `CatalogFull` before anything is written; `DiskFails`, `NotReached`, `CatalogLost` after that.
     pub async fn add(
         &self,
@@ -62,6 +62,7 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
                 catalog.groups[usize::from(group)].members.push(record);
                 Ok(())
             })?;
+            // From here on its results count as those of a member: if it misses a commit, it is given up.
             self.store.end_joining(id);
             self.store.committed(change).await?;
             // The commit that names the disk may have failed on it; the place is then removed again.
@@ -71,6 +72,7 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
             }
         };
         let joined = joined.await;
+        // With the catalog lost, a commit on some disks may name this one already, so it keeps its metadata.
         if joined.as_ref().is_err_and(|error| *error != PoolError::CatalogLost) {
             self.detach_and_wipe(&[id]).await;
         }
@@ -83,9 +85,8 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
     /// A member beside `old` that misses a commit meanwhile fails; `old` does not. *Shape*: not to be dropped where the
     /// array continues with `old`, because the catalog may name `disk` already. *Durability*: when it returns; a crash
     /// before leaves `old` or `disk` in the position, and `disk` has had every write by then. *Errors*: `MemberUnknown`,
-    /// `MemberState`, `Regrouping`, `DiskKnown`, `DiskTooSmall`, `ReplacementTooSmall`, `DiskOfPool`, `DiskForeign`,
-    /// `DiskFails`, `NotReached` with `old` still in place; `MemberState` of `disk` when it missed the commit that names
-    /// it; `CatalogLost`.
+    /// `MemberState`, `MembershipChanging`, `DiskKnown`, `DiskTooSmall`, `ReplacementTooSmall`, `DiskOfPool`, `DiskForeign`,
+    /// `DiskFails`, `NotReached` with `old` still in place, or in place again; `CatalogLost`.
     pub async fn exchange(&self, old: Uuid, disk: NewDisk<D>, labelling: LabelParams) -> Result<(), PoolError> {
         let _held = self.begin_membership_change()?;
         let id = disk.id;
@@ -96,6 +97,7 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
             // The disk gets one whole commit before the commit that makes it a member: after a crash it is at
             // most one commit behind.
             self.store.add_joining(id, device);
+            // Set before the next commit, which decides the exchange.
             self.store.exchange(old, id);
             let _exchanging = Exchanging(self.store);
             let ((), change) = self.store.change(|_| Ok(()))?;
@@ -111,11 +113,18 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
         };
         match joined.await {
             Ok(()) => {
+                // The commit above decided the exchange; the one that names the disk follows it.
                 self.store.committed(self.store.latest()).await?;
+                // The disk missed the commit that names it, and the member has its place again.
+                if self.store.with_catalog(|catalog| catalog.member(id).is_none()) {
+                    self.detach_and_wipe(&[id]).await;
+                    return Err(PoolError::NotReached(id));
+                }
                 self.store.detach(old);
                 self.admit_reached(id)
             }
             Err(error) => {
+                // With the catalog lost, a commit on some disks may name this one already, so it keeps its metadata.
                 if error != PoolError::CatalogLost {
                     self.detach_and_wipe(&[id]).await;
                 }
@@ -159,6 +168,7 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
 
     async fn drop_place(&self, disk: Uuid) -> Result<(), PoolError> {
         let ((), change) = self.store.change(|catalog| {
+            // The array addresses members by position, so only the last place of a group can go.
             let is_last = |group: &&mut GroupRecord| group.members.last().is_some_and(|last| last.disk == disk);
             let group = catalog.groups.iter_mut().find(is_last).ok_or(PoolError::MemberUnknown(disk))?;
             group.members.pop();
@@ -178,6 +188,7 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
             let place = u16::try_from(catalog.groups.len()).expect("bounded by GROUPS_MAX");
             admit_group(catalog, place, &record).map(|()| place)
         })?;
+        // All disks are checked before the first is written.
         for disk in &plan.members {
             admit_size(disk)?;
             if !labelling.force && !self.is_former_member(&disk.device).await {
@@ -226,6 +237,7 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
         let generation = self.store.generation();
         let created_by = sanitize_created_by(&labelling.created_by);
         let one = async |id: Uuid, disk: Rc<D>| -> Result<(), IoError> {
+            // Wiped first: until the new label is complete, the disk belongs to no pool.
             let _ = prepare(&*disk).await?;
             let blocks = disk.geometry().blocks;
             let label = |catalog: &Catalog| label_of(catalog, id, generation, blocks, labelling.now, &created_by);
@@ -241,6 +253,7 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
 
     /// Removes the group that was just added and has no slabs.
     async fn remove_added_group(&self, place: u16) -> Result<(), PoolError> {
+        // The record stays without members: indices of groups are not reused while the pool is open.
         let (_, change) = self.store.change(|catalog| Ok(catalog.groups[usize::from(place)].remove()))?;
         self.store.committed(change).await
     }

@@ -52,6 +52,7 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
                 store.with_catalog(|catalog| catalog.member(id).is_some_and(|member| member.state.takes_part()));
             if takes_part {
                 let found = self.scrub_one((id, &disk), generation, now, created_by).await;
+                // An I/O error counts as damage: if it persists, the commit below fails the disk.
                 wrong.extend(found.unwrap_or(Some(DamagedMetadata::ALL)).map(|decayed| (id, decayed)));
             }
         }
@@ -98,6 +99,7 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
                     DamagedMetadata { label: member.copies.contains(&false), catalog: newest < SLOT_STARTS.len() };
                 Ok((decayed.label || decayed.catalog).then_some(decayed))
             }
+            // No usable copy is left, so the label is written anew from what the catalog says.
             _ => {
                 let (blocks, created_by) = (disk.geometry().blocks, sanitize_created_by(created_by));
                 let label = store.with_catalog(|catalog| label_of(catalog, id, generation, blocks, now, &created_by));
