@@ -33,6 +33,7 @@ impl Extent {
     /// Returns the run of `len` blocks that starts at `start`, or `None` when its end does not fit in 64 bits.
     #[must_use]
     pub fn checked(start: u64, len: u64) -> Option<Self> {
+        // `end` relies on this check: it adds the two numbers without one of its own.
         start.checked_add(len)?;
         Some(Self { start: Lba(start), len: Blocks(len) })
     }
@@ -59,6 +60,7 @@ impl Extent {
     /// True when the two runs share a block.
     #[must_use]
     pub fn overlaps(self, other: Self) -> bool {
+        // An empty run inside of the other one would pass the comparisons, so it is excluded first.
         !self.is_empty() && !other.is_empty() && self.start < other.end() && other.start < self.end()
     }
 

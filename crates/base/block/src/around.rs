@@ -23,6 +23,7 @@ pub async fn read_around<D: BlockDevice>(
     };
     // Pieces that cannot be read stay zero.
     let mut data = Buf::zeroed(bytes(extent.len.0));
+    // The shape is a whole number of pieces, so `chunks_exact_mut` leaves no remainder unread.
     for (piece, into) in (0..).zip(data.chunks_exact_mut(bytes(step))) {
         match device.read(Extent::new(extent.start.0 + piece * step, step)).await {
             Ok(found) => into.copy_from_slice(&found.into_view()),

@@ -25,8 +25,8 @@ struct Page([u8; PAGE_BYTES]);
 #[derive(Debug)]
 pub(crate) struct Pages {
     memory: Memory,
-    /// True when the pages come from the pool: they are counted as in use and return to the pool.
-    pooled: bool,
+    /// True while the pages are counted as in use: they come from the pool and return to it.
+    counted: bool,
     /// Cached checksums of the pages; used for resident memory only, which is read more than once.
     sums: ChecksumCache,
 }
@@ -38,14 +38,15 @@ impl std::fmt::Debug for Page {
 }
 
 impl Pages {
-    fn zeroed(pages: usize, pooled: bool) -> Self {
+    fn zeroed(pages: usize, counted: bool) -> Self {
         // Zeroed by the allocator, without a copy through the stack.
         let pages = <[Page]>::new_box_zeroed_with_elems(pages).expect("the limits keep buffers within memory");
-        Self { memory: Memory::Own(pages), pooled, sums: ChecksumCache::default() }
+        Self { memory: Memory::Own(pages), counted, sums: ChecksumCache::default() }
     }
 
-    fn count(&self) -> usize {
-        self.bytes().len() / PAGE_BYTES
+    /// Size class of pages from the pool, whose number is a power of two.
+    fn class(&self) -> usize {
+        (self.bytes().len() / PAGE_BYTES).trailing_zeros() as usize
     }
 
     #[inline]
@@ -103,7 +104,8 @@ impl Buf {
     #[must_use]
     pub fn storage(len: usize) -> Self {
         let Some(slab) = Slab::zeroed(len) else { return Self::resident(len) };
-        let pages = Pages { memory: Memory::Slab(slab), pooled: false, sums: ChecksumCache::default() };
+        // Not pooled: the slot returns to its region when the last view is dropped.
+        let pages = Pages { memory: Memory::Slab(slab), counted: false, sums: ChecksumCache::default() };
         Self { pages: Some(Arc::new(pages)), len }
     }
 
@@ -127,6 +129,7 @@ impl Buf {
     ///
     /// *Panics*: when the buffer is shorter.
     pub fn truncate(&mut self, len: usize) {
+        // Never longer: the bytes behind `len` may be those of another command.
         assert!(len <= self.len, "a buffer of {} bytes cannot be cut to {len}", self.len);
         self.len = len;
     }
@@ -145,6 +148,7 @@ impl Buf {
     pub fn part_mut(&mut self, range: Range<usize>) -> &mut [u8] {
         assert!(range.end <= self.len, "bytes {range:?} are not in a buffer of {}", self.len);
         let pages = self.pages.as_mut().expect("pages leave only when the buffer does");
+        // `freeze` consumes the buffer, so no view can share its pages yet.
         let pages = Arc::get_mut(pages).expect("a Buf is the only owner of its pages");
         // Invalidated before the bytes are lent: `part_mut` is the only way to write them, so no stale checksum can be
         // sent.
@@ -173,6 +177,7 @@ impl DerefMut for Buf {
 
 impl Drop for Buf {
     fn drop(&mut self) {
+        // Absent after `freeze`: the view owns the pages then.
         if let Some(pages) = self.pages.take() {
             pool::give(pages);
         }
@@ -236,7 +241,7 @@ impl View {
     pub fn crc32c_append(&self, crc: u32) -> u32 {
         match &self.pages {
             // Pooled buffers are sent once, so caching their checksums would cost memory and save nothing.
-            Some(pages) if !pages.pooled => pages.sums.append(crc, pages.bytes(), self.start..self.start + self.len),
+            Some(pages) if !pages.counted => pages.sums.append(crc, pages.bytes(), self.start..self.start + self.len),
             _ => crc32c_append(crc, self),
         }
     }
@@ -255,6 +260,7 @@ impl View {
     /// True when the bytes start at a multiple of `align` in memory.
     #[must_use]
     pub fn is_aligned(&self, align: usize) -> bool {
+        // Pages are aligned, so up to the size of a page the offset alone decides.
         self.start.is_multiple_of(align.min(PAGE_BYTES))
     }
 
@@ -274,6 +280,7 @@ impl View {
             if Arc::get_mut(&mut pages).is_some() {
                 return Ok(Buf { pages: Some(pages), len: self.len });
             }
+            // Other views exist: the caller gets its view back unchanged, and may copy it.
             self.pages = Some(pages);
         }
         Err(self)

@@ -54,7 +54,7 @@ pub struct Geometry {
     pub volatile_cache: bool,
     /// True when discarded blocks read back as zeros.
     pub discard_zeroes: bool,
-    /// True when [`BlockDevice::write_fresh`] of whole `optimal_bytes` units costs less than a write.
+    /// True when [`BlockDevice::write_unlogged`] of whole `optimal_bytes` units costs less than a write.
     pub prefers_unlogged: bool,
 }
 
@@ -80,6 +80,7 @@ impl Geometry {
         let extent = Extent::checked(start.0, bytes / block_bytes);
         match extent {
             Some(extent) if bytes.is_multiple_of(block_bytes) => self.admit(extent).map(|()| extent),
+            // Without a length: there is no whole number of blocks, or it overflows.
             _ => Err(IoError::new(IoErrorKind::OutOfRange, Extent { start, len: Blocks(0) })),
         }
     }
@@ -160,6 +161,7 @@ pub trait BlockDevice {
     ///
     /// *Errors*: `TimedOut` after the deadline; the device may be healthy.
     async fn read_hedged(&self, extent: Extent) -> Result<Rope, IoError> {
+        // A device without a read deadline has nothing to cut short.
         self.read(extent).await
     }
 
@@ -182,6 +184,7 @@ pub trait BlockDevice {
     ///
     /// *Shape*: at most [`BlockDevice::atomic_bytes_max`]. *Errors*: `Unsupported` for more.
     async fn write_atomic(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        // The extent is validated first: a bug of the caller stays visible as `OutOfRange`.
         let extent = self.geometry().extent_of(start, data.len())?;
         Err(IoError::new(IoErrorKind::Unsupported, extent))
     }

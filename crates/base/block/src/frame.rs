@@ -69,6 +69,7 @@ impl Format {
     pub fn seal(&self, bytes: &mut [u8]) {
         let checksum = self.checksum_at..self.checksum_at + CHECKSUM_BYTES;
         bytes[..VERSION_AT].copy_from_slice(&self.magic);
+        // Little-endian, so the two-byte form is a prefix of the four-byte one.
         bytes[VERSION_AT..VERSION_AT + self.version_bytes]
             .copy_from_slice(&self.newest.to_le_bytes()[..self.version_bytes]);
         // The checksum covers its own field as zeros; the reader substitutes the same.
@@ -94,6 +95,7 @@ impl Format {
 
     /// Verifies `bytes`, which are the whole structure.
     pub fn open(&self, bytes: &[u8]) -> Result<(), FrameError> {
+        // The checksum comes first: a version that is too new is a fact then, and no damage.
         self.known(self.version_of(bytes)?)
     }
 
@@ -118,6 +120,7 @@ impl Format {
             return Err(FrameError::Foreign);
         }
         let version = self.version_of(block)?;
+        // Fails only if `W` is larger than a page: the type needs no alignment.
         let (wire, _) = W::ref_from_prefix(block).map_err(|_| FrameError::Foreign)?;
         Ok((wire, version))
     }

@@ -164,6 +164,7 @@ impl Timing {
     fn free_at(&self) -> u64 {
         match &self.works {
             Model::Spindle(spindle) => spindle.free_at(),
+            // Never asked for flash: its completion times are known at the submission.
             Model::Flash(_) => 0,
         }
     }

@@ -79,6 +79,7 @@ impl Rope {
         let mut out = Self::new();
         let mut at = 0;
         for part in self.parts() {
+            // Clamped to the piece: a piece outside of the range becomes empty and is skipped.
             let from = range.start.clamp(at, at + part.len()) - at;
             let to = range.end.clamp(at, at + part.len()) - at;
             if from < to {
@@ -98,6 +99,7 @@ impl Rope {
     /// Returns a writable copy of the bytes.
     #[must_use]
     pub fn to_buf(&self) -> Buf {
+        // Old bytes cannot leak: `copy_to` overwrites all of them.
         let mut buf = Buf::recycled(self.len());
         self.copy_to(&mut buf);
         buf
@@ -108,6 +110,7 @@ impl Rope {
     /// *Panics*: when `into` has another length.
     pub fn copy_to(&self, into: &mut [u8]) {
         assert_eq!(into.len(), self.len(), "a rope is copied whole");
+        // The lengths are equal, so `split_at_mut` cannot pass the end.
         let mut rest = into;
         for part in self.parts() {
             let (head, tail) = rest.split_at_mut(part.len());

@@ -9,6 +9,7 @@ pub fn in_units(bytes: u64, up: bool) -> String {
         return format!("{bytes} bytes");
     };
     let unit_bytes = 1_u128 << shift;
+    // In 128 bits: ten times a byte count may exceed 64.
     let tenths = (u128::from(bytes) * 10 + if up { unit_bytes - 1 } else { 0 }) / unit_bytes;
     match tenths % 10 {
         0 => format!("{} {unit}", tenths / 10),

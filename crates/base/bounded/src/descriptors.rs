@@ -40,6 +40,7 @@ fn reserve_begins() -> Option<u64> {
 }
 
 fn number(descriptor: &impl AsFd) -> u64 {
+    // Open descriptors are never negative.
     u64::try_from(descriptor.as_fd().as_raw_fd()).unwrap_or(0)
 }
 

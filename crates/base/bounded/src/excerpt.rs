@@ -28,7 +28,9 @@ pub fn quoted(word: &str) -> String {
 /// `span` is in bytes of `text`; without it the message is returned alone.
 #[must_use]
 pub fn complaint(text: &str, span: Option<Range<usize>>, message: &str) -> String {
+    // Parsers spread a message over several lines; an error is a single one.
     let why = excerpt(&message.replace('\n', ", "));
+    // A span that lies outside of the text or inside of a character gives the message alone.
     let Some((before, from)) = span.and_then(|span| text.split_at_checked(span.start)) else { return why };
     let line = before.matches('\n').count() + 1;
     let column = before.rsplit('\n').next().map_or(0, |begun| begun.chars().count()) + 1;
@@ -38,6 +40,7 @@ pub fn complaint(text: &str, span: Option<Range<usize>>, message: &str) -> Strin
 }
 
 fn shown(text: &str, chars_max: usize) -> String {
+    // A character has at most four bytes: a long text must not reserve its own length.
     let mut shown = String::with_capacity(text.len().min(chars_max * 4));
     for (at, letter) in text.chars().enumerate() {
         if at == chars_max {

@@ -88,6 +88,7 @@ pub fn text_file(path: &Path, bytes_max: u64) -> Result<String, ReadError> {
 /// *Errors*: it cannot be read, or exceeds the limit.
 pub fn source(path: &Path, bytes_max: u64) -> Result<Vec<u8>, ReadError> {
     let opened = File::open(path)?;
+    // Of the open file: the path may lead to another one by now.
     let found = opened.metadata()?;
     if found.is_dir() {
         return Err(ReadError::NoFile);
@@ -96,6 +97,7 @@ pub fn source(path: &Path, bytes_max: u64) -> Result<Vec<u8>, ReadError> {
     if found.len() > bytes_max {
         return Err(ReadError::TooLong { bytes: Some(found.len()), bytes_max });
     }
+    // A pipe has no length and passes the check; `reader` bounds it while reading.
     reader(opened, bytes_max)
 }
 

@@ -1,7 +1,8 @@
 //! Attributes of presented volumes that are reported to hosts while the volume is not open.
 //!
-//! The control plane stores the [`UnitAttributes`] of each presented volume in its state and passes it to the data plane in
-//! [`Order::UnitShapes`] and with the access table, so that a LUN answers although its pool cannot be read.
+//! The control plane gets the [`UnitAttributes`] of presented volumes with [`Order::UnitShapes`], stores them in its
+//! state, and returns them to the data plane with the access table, so that a LUN answers although its pool cannot be
+//! read.
 //!
 //! [`Order::UnitShapes`]: crate::Order::UnitShapes
 
@@ -57,6 +58,7 @@ impl AbsentVolume {
     /// Returns the entry of volume `name` with `shape`, whose absence is temporary.
     #[must_use]
     pub fn waiting(name: VolumeName, shape: UnitAttributes) -> Self {
+        // Hosts retry while it waits; `ClosedPools::mark` sets the reason once the state of the pool is known.
         Self { name, attributes: shape, absence: Absence::Waits }
     }
 }

@@ -86,9 +86,11 @@ impl Host {
     #[must_use]
     pub fn admits(&self, initiator: &Iqn, address: IpAddr) -> bool {
         let named = match &self.initiators {
+            // The caller looks for a host that lists the initiator first, so this accepts only the remaining ones.
             Initiators::Any => true,
             Initiators::Listed(listed) => listed.contains(initiator),
         };
+        // Both conditions: an initiator name is not secret, and anyone could claim it from another network.
         named && (self.networks.is_empty() || self.networks.iter().any(|network| network.contains(address)))
     }
 }

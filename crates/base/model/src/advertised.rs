@@ -47,6 +47,7 @@ impl Advertised {
     pub fn socket_address(&self, listens: SocketAddr) -> Option<SocketAddr> {
         match self.host {
             AdvertisedHost::Ip(ip) => Some(SocketAddr::new(ip, self.port.unwrap_or(listens.port()))),
+            // Not resolved here: the answer depends on the DNS server of each initiator.
             AdvertisedHost::Name(_) => None,
         }
     }
@@ -55,7 +56,9 @@ impl Advertised {
 impl AdvertisedHost {
     fn parse(text: &str) -> Option<Self> {
         match text.parse::<IpAddr>() {
+            // An IP address that is not reachable is rejected, never tried as a name.
             Ok(ip) => can_be_reached(ip).then_some(Self::Ip(ip)),
+            // DNS names are compared without regard to case (RFC 4343), so one spelling is stored.
             Err(_) => is_dns_name(text).then(|| Self::Name(text.to_ascii_lowercase())),
         }
     }
@@ -67,6 +70,7 @@ fn can_be_reached(ip: IpAddr) -> bool {
         IpAddr::V4(ip) => ip.is_link_local() || ip.is_broadcast(),
         IpAddr::V6(ip) => ip.is_unicast_link_local(),
     };
+    // TCP connects to unicast addresses only, and a link-local one would need a zone on the initiator.
     !is_local && !ip.is_unspecified() && !ip.is_multicast()
 }
 
@@ -102,6 +106,7 @@ impl FromStr for Advertised {
                 (None, false) => (host.to_owned(), port),
             }
         };
+        // Two levels: no port is permitted, an invalid one is not. Port 0 is no destination.
         let port = port.map(|port| port.parse().ok().filter(|&port: &u16| port > 0));
         match (AdvertisedHost::parse(&host), port) {
             (Some(host), None) => Ok(Self { host, port: None }),

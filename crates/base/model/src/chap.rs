@@ -51,6 +51,7 @@ pub enum Demand {
 #[serde(try_from = "String", into = "String")]
 #[schemars(extend("enum" = ["md5", "sha-1", "sha-256", "sha3-256"]))]
 pub enum ChapAlgorithm {
+    // The order of declaration is the order of strength, because `Ord` is derived from it.
     /// MD5, which every initiator supports.
     #[default]
     Md5,

@@ -70,6 +70,7 @@ impl CheckKind {
     #[must_use]
     pub const fn repair(self) -> Option<&'static str> {
         match self {
+            // These three concern bookkeeping only: the maps and the data below them are intact.
             Self::Leak => Some("free the space"),
             Self::MarkedFree => Some("allocate the space to its owner"),
             Self::Count => Some("correct the reference count"),

@@ -225,6 +225,7 @@ macro_rules! ascending {
     ($catalogue:ident) => {
         const _: () = {
             let mut line = 1;
+            // `for` is not available in a constant.
             while line < $catalogue.len() {
                 assert!($catalogue[line - 1].code.0 < $catalogue[line].code.0, "numbers ascend");
                 line += 1;
@@ -241,6 +242,7 @@ impl Code {
     /// Returns the category. A number that this version does not know counts as an internal error.
     #[must_use]
     pub fn kind(self) -> Kind {
+        // Unknown codes come from a newer daemon. A client must not take them for an error of the request.
         CATALOGUE.iter().find(|entry| entry.code == self).map_or(Kind::Internal, |entry| entry.kind)
     }
 

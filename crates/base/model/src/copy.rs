@@ -47,6 +47,7 @@ impl FromStr for CopySource {
     type Err = Refusal;
 
     fn from_str(text: &str) -> Result<Self, Refusal> {
+        // No volume name contains `@`, so it identifies a snapshot. The refusal then names the kind that was meant.
         match text.contains('@') {
             true => text.parse().map(Self::Snapshot),
             false => text.parse().map(Self::Volume),

@@ -75,6 +75,7 @@ impl DiskIdentity {
     /// Returns true if both keys are known and differ.
     #[must_use]
     pub fn contradicts(&self, other: &Self) -> bool {
+        // A missing serial number is no contradiction: files and many virtual disks have none.
         matches!((self.key(), other.key()), (Some(one), Some(other)) if one != other)
     }
 
@@ -219,6 +220,7 @@ impl Label {
     pub fn disk(&self) -> Option<DiskId> {
         match self {
             Self::PoolMember { disk, .. } => Some(*disk),
+            // A damaged label names no disk reliably, even if parts of it can be read.
             Self::None | Self::Damaged | Self::Foreign { .. } => None,
         }
     }
@@ -237,6 +239,7 @@ impl DiskReport {
     /// Returns true if the disk belongs to an open pool.
     #[must_use]
     pub const fn is_member(&self) -> bool {
+        // A failed member keeps its slot until it is replaced.
         matches!(self.state, DiskState::InUse | DiskState::Rebuilding | DiskState::Failed)
     }
 }

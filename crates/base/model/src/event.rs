@@ -51,6 +51,7 @@ pub struct Raised {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EventSeverity {
+    // The order of declaration ranks the severities: receivers compare them with their minimum.
     /// Informational.
     Info,
     /// All services are available, but attention is required.
@@ -100,6 +101,7 @@ impl Event {
     /// Returns the log entry with `number` for the first occurrence.
     #[must_use]
     pub fn first(number: u64, raised: Raised) -> Self {
+        // The severity comes from the catalogue alone, so that one code never has two severities.
         let Raised { time, code, subject, sentence } = raised;
         Self { number, time, since: time, count: 1, code, severity: code.severity(), subject, message: sentence }
     }

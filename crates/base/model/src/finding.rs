@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Grade {
+    // The order of declaration is the order in lists: `Ord` is derived, and the worst finding comes first.
     /// No problem.
     Good,
     /// Risk without a present effect.

@@ -37,27 +37,32 @@ impl DiskHealth {
         if self.passed == Some(false) {
             complaints.push("SMART self-assessment failed".to_owned());
         }
+        // Zero is no problem, and an absent value is not known: neither is reported.
         if let Some(count) = self.pending_sectors.filter(|&count| count > 0) {
             complaints.push(counted(count, "pending (unreadable) sector"));
         }
         if let Some(count) = self.uncorrected_errors.filter(|&count| count > 0) {
             complaints.push(counted(count, "uncorrected error"));
         }
+        // Chosen: 90 % leaves time to order a replacement. The value may exceed 100 (NVMe, Percentage Used).
         if let Some(percent) = self.percent_used.filter(|&percent| percent >= 90) {
             complaints.push(format!("{percent} % of rated life used"));
         }
+        // Counts down, in contrast to the used life: a low value is the problem.
         if let Some(percent) = self.spare_percent.filter(|&percent| percent <= 10) {
             complaints.push(format!("{percent} % of spare flash left"));
         }
         if let Some(count) = self.reallocated_sectors.filter(|&count| count > 0) {
             complaints.push(counted(count, "reallocated sector"));
         }
+        // Link errors are not listed: they point to the cable or the port, not to the disk.
         complaints
     }
 
     /// Returns true if the disk should be replaced before it fails.
     #[must_use]
     pub fn is_failing(&self) -> bool {
+        // Pending sectors are unreadable now. Reallocated ones are replaced already and count as wear only.
         self.passed == Some(false)
             || self.pending_sectors.is_some_and(|count| count > 0)
             || self.percent_used.is_some_and(|percent| percent >= 100)

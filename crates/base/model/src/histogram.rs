@@ -28,6 +28,7 @@ impl Histogram {
     pub fn new(counts: impl Iterator<Item = u64>) -> Self {
         // The numbers of all buckets fit into one byte.
         let numbered = (0..=u8::MAX).zip(counts.take(BUCKETS));
+        // Without empty buckets: latencies of one volume fall into few of the 192.
         Self(numbered.filter(|&(_, count)| count > 0).collect())
     }
 
@@ -42,6 +43,7 @@ impl Histogram {
     /// *Shape*: microseconds. Each command counts as the middle of its bucket, so the error is at most one sixteenth.
     #[must_use]
     pub fn took_us(&self) -> u64 {
+        // Buckets do not keep single values; the middle halves the error of either end.
         self.0.iter().map(|&(bucket, count)| (first_of(bucket) + last_of(bucket)) / 2 * count).sum()
     }
 
@@ -70,6 +72,7 @@ impl Histogram {
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let fell = merged(&self.0, &earlier.0, |now, then| u64::from(now < then));
+        // `merged` drops zeros, so any entry is a count that has decreased: the counters were reset in between.
         if !fell.is_empty() {
             return self.clone();
         }
@@ -113,6 +116,7 @@ fn merged(one: &[(u8, u64)], other: &[(u8, u64)], with: impl Fn(u64, u64) -> u64
             (None, Some(b)) => b.0,
             (None, None) => return all,
         };
+        // A side without this bucket counts as zero and keeps its entry for a later round.
         let a = one.next_if(|count| count.0 == bucket).map_or(0, |count| count.1);
         let b = other.next_if(|count| count.0 == bucket).map_or(0, |count| count.1);
         let count = with(a, b);
@@ -142,6 +146,7 @@ fn last_of(bucket: u8) -> u64 {
     if bucket < 2 * STEPS {
         return bucket as u64;
     }
+    // Inverse of `bucket_of`: the step regains the leading one bit that its doubling stands for.
     let (doublings, step) = (bucket / STEPS - 1, bucket % STEPS + STEPS);
     ((step as u64 + 1) << doublings) - 1
 }

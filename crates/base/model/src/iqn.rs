@@ -38,6 +38,7 @@ impl FromStr for Iqn {
         let good = name.len() <= ISCSI_NAME_BYTES_MAX
             && match name.split_once('.') {
                 Some(("iqn", rest)) => is_qualified(rest),
+                // Hexadecimal identifiers of fixed lengths: 64 bits, or for naa also 128 (RFC 7143 §4.2.7.5).
                 Some(("eui", digits)) => hex(digits, &[16]),
                 Some(("naa", digits)) => hex(digits, &[16, 32]),
                 _ => false,
@@ -56,9 +57,11 @@ impl FromStr for Iqn {
 /// Returns true for `yyyy-mm.` and a reversed domain name, optionally followed by `:` and a suffix.
 fn is_qualified(rest: &str) -> bool {
     let Some((date, authority)) = rest.split_once('.') else { return false };
+    // Month in which the naming authority owned the domain (RFC 7143 §4.2.7.4).
     let Some((year, month)) = date.split_once('-') else { return false };
     let number = |digits: &str, len: usize| digits.len() == len && digits.bytes().all(|c| c.is_ascii_digit());
     let month_in_year = month.parse::<u8>().is_ok_and(|month| (1..=12).contains(&month));
+    // The caller has folded the name to lower case.
     let allowed = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, b'-' | b'.' | b':' | b'_');
     let begins_well = authority.bytes().next().is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
     number(year, 4) && number(month, 2) && month_in_year && begins_well && authority.bytes().all(allowed)

@@ -86,6 +86,7 @@ impl Level {
                 format!("give at least {} disks or choose another level", self.members_min()),
             ));
         }
+        // RAID-10 mirrors adjacent slots: the last disk of an odd number would have no mirror.
         if self == Self::Raid10 && members % 2 == 1 {
             return Err(Refusal::new(
                 code::TOO_FEW_MEMBERS,

@@ -5,6 +5,7 @@ use std::fmt::Display;
 /// Returns the first `most` items and the number of the remaining ones: `a, b and 3 more`.
 #[must_use]
 pub fn first_few(items: impl ExactSizeIterator<Item: Display>, most: usize) -> String {
+    // Counted before `take` consumes the iterator.
     let more = items.len().saturating_sub(most);
     let named: Vec<String> = items.take(most).map(|item| item.to_string()).collect();
     let rest = if more > 0 { format!(" and {more} more") } else { String::new() };

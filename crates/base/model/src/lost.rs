@@ -48,6 +48,7 @@ impl LostBlocks {
     /// Returns the count in words: `8 blocks (32 KiB)`.
     #[must_use]
     pub fn amount(&self) -> String {
+        // The number counts blocks of 4096 bytes, whatever logical block size the volumes have.
         let size = crate::Size::new(self.blocks.saturating_mul(4096)).iec();
         let noun = if self.blocks == 1 { "block" } else { "blocks" };
         format!("{} {noun} ({size})", self.blocks)
@@ -56,6 +57,7 @@ impl LostBlocks {
     /// Returns the first `most` ranges in words.
     #[must_use]
     pub fn named(&self, most: usize) -> String {
+        // Beyond the limit of the report the number of ranges is unknown, so no count can be given.
         let ranges = crate::first_few(self.ranges.iter(), most);
         if self.truncated { format!("{ranges}, and more") } else { ranges }
     }
@@ -64,8 +66,10 @@ impl LostBlocks {
 impl fmt::Display for LostRange {
     /// Writes a text such as `tank/vm LBA 2048-2055`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Inclusive: the text names the last block that is lost.
         let last = self.lba + self.blocks.saturating_sub(1);
         match (&self.volume, &self.snapshot) {
+            // A block of the map has no address in the volume, only one in its group.
             (Some(volume), _) if self.is_map => write!(f, "map of {volume}, group {} block", self.group)?,
             (Some(volume), Some(snapshot)) => write!(f, "{volume}@{snapshot} LBA")?,
             (Some(volume), None) => write!(f, "{volume} LBA")?,

@@ -22,6 +22,7 @@ impl PoolMembership {
     /// Returns true if both describe the same commit with the same members, regardless of the time of the record.
     #[must_use]
     pub fn is_like(&self, other: &Self) -> bool {
+        // Equal times, so that only the members and the commit decide: an unchanged row is not stored again.
         Self { at: other.at, ..self.clone() } == *other
     }
 }

@@ -31,6 +31,7 @@ impl FromStr for Name {
     type Err = Refusal;
 
     fn from_str(text: &str) -> Result<Self, Refusal> {
+        // First characters are limited: `-x` would be read as an option, and `.` and `..` as paths.
         let ordinary = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit();
         let mut bytes = text.bytes();
         let good = text.len() <= NAME_BYTES_MAX
@@ -105,10 +106,12 @@ impl FromStr for VolumeName {
     type Err = Refusal;
 
     fn from_str(text: &str) -> Result<Self, Refusal> {
+        // A second slash ends up in the volume part, whose rules reject it.
         let parsed = match text.split_once('/') {
             Some((pool, volume)) => pool.parse().and_then(|pool| Ok(Self::in_pool(pool, volume.parse()?))),
             None => text.parse().map(Self::bare),
         };
+        // The refusal of a part would name that part only, not the text that the operator wrote.
         parsed.map_err(|_| {
             Refusal::new(
                 code::NAME_INVALID,

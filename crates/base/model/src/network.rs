@@ -39,6 +39,7 @@ impl Network {
                 // Prefix 0 shifts by 128, which gives `None` on both sides: equal.
                 ours.to_bits().checked_shr(host_bits) == theirs.to_bits().checked_shr(host_bits)
             }
+            // The families never match: `::/0` does not include IPv4.
             _ => false,
         }
     }
@@ -52,6 +53,7 @@ impl FromStr for Network {
             Some((address, prefix)) => (address, Some(prefix)),
             None => (text, None),
         };
+        // Host bits are kept, so that the network is shown as it was written; `contains` ignores them.
         let parsed = address.parse::<IpAddr>().ok().and_then(|address| {
             let longest = if address.is_ipv4() { 32 } else { 128 };
             let prefix = prefix.map_or(Some(longest), |prefix| prefix.parse().ok())?;

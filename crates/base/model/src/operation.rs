@@ -84,6 +84,7 @@ impl FromStr for OperationId {
         // Enough for the longest name of a snapshot.
         let parsed = text.split_once(':').filter(|(_, of)| !of.is_empty() && of.len() <= 256).and_then(|(kind, of)| {
             let kind = OperationKind::ALL.into_iter().find(|known| known.as_str() == kind)?;
+            // The object is not validated: a name that does not exist is reported as an operation that is not running.
             Some(Self { kind, of: of.to_owned() })
         });
         parsed.ok_or_else(|| {

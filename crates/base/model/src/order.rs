@@ -495,6 +495,7 @@ impl Order {
         let looks = matches!(self, CheckPool { .. } | DumpPool { .. } | InspectDisk { remote: Some(_), .. });
         let of_volumes = matches!(self, Volume { .. } | Volumes | VolumeNames | HeldVolumes | Snapshots | UnitShapes);
         let lists = of_volumes || matches!(self, Disks | Pools | Sessions | Portals | RefusedLogins);
+        // `NextRecorded` waits for traffic, which may never come.
         let records = matches!(self, Record { .. } | NextRecorded { .. } | StopRecording { .. });
         // A trace does not change anything of its volume.
         let traces = matches!(self, Trace { .. } | StartTrace { .. } | TakeTrace { .. } | StopTrace { .. });
@@ -502,6 +503,7 @@ impl Order {
         let memory = matches!(self, SetReadCache { .. });
         // Events and alerts wait for copies of the state and must not wait for a long-running change.
         let copies = matches!(self, KeepState { .. });
+        // A queued order may wait for `MembershipsKept`, which therefore must not wait in the queue.
         let members = matches!(self, KnowMemberships { .. } | MembershipsKept { .. } | NextMemberships);
         let now = memory || copies || members || matches!(self, Status | Activity | Tasks | NextEvents);
         looks || lists || of_sessions || records || traces || now

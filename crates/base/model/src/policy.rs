@@ -183,6 +183,7 @@ impl PoolPolicy {
         }
         // Zero disables a threshold: a disabled hard threshold is no bound for the soft one.
         let hard = Some(self.space.hard).filter(|&hard| hard > 0);
+        // Checked after the change: callers work on a copy, which they drop on an error.
         in_order(("space.soft", Some(self.space.soft)), ("space.hard", hard), |percent| format!("{percent}%"))?;
         // A minimum above the maximum could not be met.
         in_order(("rebuild.min", self.repair.min), ("rebuild.max", self.repair.max), as_rate)
@@ -191,6 +192,7 @@ impl PoolPolicy {
     /// Returns all settings with their values, in the form that [`PoolPolicy::set`] accepts.
     #[must_use]
     pub fn settings(&self) -> [(&'static str, String); 14] {
+        // Zero is the stored form of `off`.
         let threshold = |percent: u8| shown((percent > 0).then(|| format!("{percent}%")));
         let repair = &self.repair;
         SETTINGS.with([
@@ -214,6 +216,7 @@ impl PoolPolicy {
 
 /// Parses a percentage from 1 to 100.
 fn percent(text: &str) -> Option<u8> {
+    // Zero is reserved for `off`.
     text.strip_suffix('%').unwrap_or(text).parse().ok().filter(|percent| (1..=100).contains(percent))
 }
 
@@ -224,6 +227,7 @@ fn count(text: &str) -> Option<u32> {
 
 /// Parses a nonzero time span.
 fn span(text: &str) -> Option<Span> {
+    // Zero would be exceeded at once; `off` disables the setting.
     text.parse().ok().filter(|span: &Span| span.millis() > 0)
 }
 
@@ -234,6 +238,7 @@ fn deadline(text: &str) -> Option<Span> {
 
 /// Parses a time span of at most one hour.
 fn wait(text: &str) -> Option<Span> {
+    // Zero is permitted: the pool is then opened degraded without a wait.
     text.parse().ok().filter(|span: &Span| span.millis() <= 3_600_000)
 }
 

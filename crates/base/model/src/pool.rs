@@ -82,6 +82,7 @@ pub struct PoolWaiting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PoolState {
+    // The order of declaration ranks the states: that of a pool is the maximum over its groups.
     /// All members hold current data.
     Healthy,
     /// Online, with a rebuild in progress.
@@ -281,6 +282,7 @@ impl MemberState {
     /// Returns true for a member that its group has to do without.
     #[must_use]
     pub const fn is_lost(self) -> bool {
+        // Rebuilding and joining members are present, although their content is still incomplete.
         matches!(self, Self::Failed | Self::Missing | Self::NotResponding)
     }
 }
@@ -313,6 +315,7 @@ impl Progress {
     /// Returns the progress in whole percent; 100 only at the end.
     #[must_use]
     pub fn percent(&self) -> u8 {
+        // The product needs 128 bits. The minimum keeps the result at most 100, which `expect` below relies on.
         let done = u128::from(self.done_bytes.min(self.total_bytes)) * 100;
         // An operation without any bytes is complete.
         let percent = done.checked_div(u128::from(self.total_bytes)).unwrap_or(100);
@@ -324,12 +327,14 @@ impl PoolReport {
     /// Returns the combined progress of all rebuilds; `None` if none runs.
     #[must_use]
     pub fn rebuild(&self) -> Option<Progress> {
+        // The members of a log device are rebuilt as well.
         self.all_groups().filter_map(|group| group.rebuild).reduce(Progress::and)
     }
 
     /// Returns the combined progress of all reshapes; `None` if none runs.
     #[must_use]
     pub fn reshape(&self) -> Option<Progress> {
+        // Log devices are never reshaped, so their group is left out.
         self.groups.iter().filter_map(|group| group.reshape).reduce(Progress::and)
     }
 
@@ -379,6 +384,7 @@ impl MemberReport {
     /// Returns the scheduled automatic replacement in words.
     #[must_use]
     pub fn next_step(&self) -> Option<String> {
+        // The time is absolute, because alerts quote this text and may be read later.
         let NextSpare { disk, at, .. } = self.next_spare.as_ref()?;
         Some(format!("hot spare {disk} replaces it at {at} unless it returns"))
     }
@@ -425,6 +431,7 @@ impl LogState {
         let volumes = if held == 1 { "1 volume".to_owned() } else { format!("{held} volumes") };
         let meaning = match (self, held) {
             (Self::Ready, _) => return None,
+            // Acknowledged writes are in memory as well, so a log that fails in use loses none of them.
             (Self::Failed, 0) => {
                 "all of its data is on the disks of the pool; volumes run in write-through mode".to_owned()
             }
@@ -434,6 +441,7 @@ impl LogState {
                 )
             }
             (Self::Lost, 0) => "no data is lost, but write-back is unavailable".to_owned(),
+            // After a restart the log has the only copy of the writes that were acknowledged from it.
             (Self::Lost, 1) => "1 volume that may have data in it is offline".to_owned(),
             (Self::Lost, _) => format!("{volumes} that may have data in it are offline"),
         };
@@ -445,6 +453,7 @@ impl LogReport {
     /// Returns the fill level in whole percent.
     #[must_use]
     pub fn percent(&self) -> u64 {
+        // A lost log has size zero.
         (self.used.bytes().saturating_mul(100)).checked_div(self.size.bytes()).unwrap_or(0)
     }
 }

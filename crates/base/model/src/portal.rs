@@ -9,7 +9,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
-/// Default port of iSCSI. *Source*: RFC 7143 §4.2.7.1.
+/// Default port of iSCSI. *Source*: RFC 7143 §13.8, TargetAddress.
 pub const ISCSI_PORT: u16 = 3260;
 
 /// Address of a portal. The port defaults to 3260.
@@ -112,12 +112,14 @@ impl PortalPolicy {
     /// Returns the address for hosts, `HOST:PORT`, of the portal that listens on `listens`.
     #[must_use]
     pub fn for_hosts(&self, listens: SocketAddr) -> String {
+        // The display form of a socket address has the brackets that RFC 7143 §13.8 requires for IPv6.
         self.advertise.as_ref().map_or_else(|| listens.to_string(), |advertise| advertise.for_hosts(listens))
     }
 
     /// Returns true if sessions may be redirected to it.
     #[must_use]
     pub fn takes_sessions(&self) -> bool {
+        // Only data portals are targets: a front portal would redirect the session again.
         self.role == PortalRole::Data && !self.drained
     }
 }
@@ -148,6 +150,7 @@ impl FromStr for PortalAddress {
 
 /// Returns true for an address that is valid only on one link.
 fn is_link_local(address: IpAddr) -> bool {
+    // IPv4 link-local addresses need no zone and are accepted.
     matches!(address, IpAddr::V6(ip) if ip.is_unicast_link_local())
 }
 
@@ -234,6 +237,7 @@ impl FromStr for Balance {
 /// Retains only the front portals if there is one: discovery reports no others to hosts that can reach it.
 pub fn only_fronts(portals: &mut Vec<(SocketAddr, PortalPolicy)>) {
     let is_front = |(_, policy): &(SocketAddr, PortalPolicy)| policy.role == PortalRole::Front;
+    // Without a front portal, plain and data portals must stay visible, or hosts would discover nothing.
     if portals.iter().any(is_front) {
         portals.retain(is_front);
     }

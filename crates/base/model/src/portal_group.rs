@@ -101,6 +101,7 @@ impl GroupAccess {
     /// Returns true if volumes can be read and written through the group.
     #[must_use]
     pub const fn serves_blocks(self) -> bool {
+        // All other states reject reads and writes; hosts then use a path through another group.
         matches!(self, Self::Optimized | Self::NonOptimized)
     }
 
@@ -118,6 +119,7 @@ impl fmt::Display for GroupAccess {
 impl FromStr for PortalGroupTag {
     type Err = Refusal;
     fn from_str(text: &str) -> Result<Self, Refusal> {
+        // No group has the tag 0; the type rejects it with all other invalid numbers.
         text.parse().map(|tag: NonZeroU16| Self(tag.get())).map_err(|_| {
             let message = format!("{} is not a portal group tag", quoted(text));
             Refusal::new(code::SETTING_INVALID, message, "write a number from 1 to 65535")

@@ -70,6 +70,7 @@ impl Recordable {
     ///
     /// *Errors*: `OPTIONS_CONFLICT` if neither or both are given.
     pub fn one_of(session: Option<u32>, from: Option<Network>) -> Result<Self, Refusal> {
+        // Neither would record all traffic of the array, and both are ambiguous.
         match (session, from) {
             (Some(session), None) => Ok(Self::Session(session)),
             (None, Some(from)) => Ok(Self::From(from)),

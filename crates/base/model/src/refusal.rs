@@ -37,6 +37,7 @@ impl ParseRefusal {
         // Last occurrence: the message may quote foreign text. A deserializer may append its position after it.
         let (before, after) = text.rsplit_once(" (BY-")?;
         let code: Code = format!("BY-{}", after.get(..4)?).parse().ok()?;
+        // Parsers produce codes of kind `Invalid` only; any other is a quotation in foreign text.
         let is_ours = after[4..].starts_with(')') && code.kind() == Kind::Invalid;
         // Display form of a refusal: `message; hint`.
         let (message, hint) = before.split_once("; ").unwrap_or((before, ""));

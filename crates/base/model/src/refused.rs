@@ -125,6 +125,7 @@ impl RefusedLogin {
     /// Returns the reason as a sentence without a full stop.
     #[must_use]
     pub fn reason(&self) -> String {
+        // A login without a target name is a discovery session.
         let target = self.target.as_deref().unwrap_or("discovery");
         match &self.reason {
             RefusedWhy::UnknownInitiator => "unknown initiator".to_owned(),
@@ -148,6 +149,7 @@ impl RefusedLogin {
                 format!("portal {portal} accepts no sessions and no other portal of its group is reachable")
             }
             RefusedWhy::Full => "session limit reached".to_owned(),
+            // No fact beyond the status is known, so the status is the reason.
             RefusedWhy::Other => self.status.clone(),
         }
     }
@@ -157,8 +159,10 @@ impl RefusedLogin {
     pub fn remedy(&self) -> String {
         match &self.reason {
             RefusedWhy::UnknownInitiator => {
+                // The text is a command to copy, so it contains the actual name where one was sent.
                 format!("blockyard host add NAME --initiator {}", self.initiator.as_deref().unwrap_or("IQN"))
             }
+            // Adds the address: replacing the list would lock out logins that work today.
             RefusedWhy::WrongAddress { host } => format!("blockyard host change {host} --add-address {}", self.address),
             RefusedWhy::DiscoveryAuthenticationFailed { cause: lack, .. } => {
                 lack.remedy("blockyard auth discovery", "discovery")
@@ -190,6 +194,7 @@ impl ProofLack {
     /// `whose` logins.
     fn remedy(self, change: &str, whose: &str) -> String {
         match self {
+            // Equal credentials on both sides correct either case.
             Self::Method | Self::Secret => {
                 format!("set the same CHAP name and secret on the initiator and with {change} --chap-secret-file FILE")
             }
@@ -215,6 +220,7 @@ fn remedy_of_key(key: Option<&str>, address: IpAddr) -> String {
             "set a valid initiator name on the host, such as iqn.2001-04.com.example:web".to_owned()
         }
         Some("TargetName") => "log in to a target listed by blockyard target list".to_owned(),
+        // All other violations are defects of the initiator, which no setting corrects.
         _ => format!(
             "use another version of the initiator; blockyard session record --from {address} --to FILE records its traffic"
         ),

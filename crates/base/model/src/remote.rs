@@ -168,6 +168,7 @@ impl FromStr for RemoteUrl {
     fn from_str(text: &str) -> Result<Self, Refusal> {
         let rest = text.strip_prefix(SCHEME).ok_or_else(|| malformed(text, "it does not begin with iscsi://"))?;
         let mut parts = rest.split('/');
+        // Exactly three parts: anything behind the LUN would be ignored silently.
         let (Some(authority), Some(target), Some(lun), None) = (parts.next(), parts.next(), parts.next(), parts.next())
         else {
             return Err(malformed(text, "it must consist of portals, target and LUN"));
@@ -190,6 +191,7 @@ impl FromStr for RemoteUrl {
         if portals.len() > PATHS_MAX {
             return Err(malformed(text, &format!("it has more than {PATHS_MAX} portals")));
         }
+        // Compared after the default port was added. Quadratic, but at most `PATHS_MAX` portals.
         if portals.iter().enumerate().any(|(at, portal)| portals[..at].contains(portal)) {
             return Err(malformed(text, "it names a portal twice"));
         }
@@ -202,6 +204,7 @@ impl FromStr for RemoteUrl {
 
 /// Parses the address of one portal; the port defaults to 3260.
 fn portal_of(whole: &str, text: &str) -> Result<SocketAddr, Refusal> {
+    // Without a port, the brackets of an IPv6 address are optional.
     let bare: Option<IpAddr> = text.trim_start_matches('[').trim_end_matches(']').parse().ok();
     let portal = text.parse().ok().or_else(|| Some(SocketAddr::new(bare?, ISCSI_PORT)));
     portal.ok_or_else(|| malformed(whole, &format!("{} is not an IP address with or without a port", quoted(text))))

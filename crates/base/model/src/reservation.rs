@@ -78,10 +78,12 @@ impl ReservationReport {
     #[must_use]
     pub fn denied_access(&self, initiators: &[String]) -> Option<DeniedAccess> {
         let kind = self.kind?;
+        // iSCSI names are compared without regard to case (RFC 7143 §4.2.7.2).
         let is_own = |name: &String| initiators.iter().any(|own| own.eq_ignore_ascii_case(name));
         // An unlisted registration may be the one of this host.
         let is_registered = self.registrations.iter().any(|registration| is_own(&registration.initiator))
             || self.registrations.len() < self.registered as usize;
+        // By initiator: another session of the same initiator may still get a reservation conflict.
         let is_holder = self.holder.as_ref().is_some_and(is_own);
         let may = is_holder || (kind.is_shared_by_registrants() && is_registered);
         (!may).then(|| if kind.forbids_reads() { DeniedAccess::ReadsAndWrites } else { DeniedAccess::Writes })
@@ -115,6 +117,7 @@ impl ReservationKind {
     /// Returns true if registration suffices for access.
     #[must_use]
     pub const fn is_shared_by_registrants(self) -> bool {
+        // With these three types a registration without the reservation gives no additional access.
         !matches!(self, Self::Reserve | Self::WriteExclusive | Self::ExclusiveAccess)
     }
 

@@ -11,6 +11,7 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
+    // The order of declaration is the order of privilege: permission checks compare roles with `Ord`.
     /// Read access to everything except secrets.
     Viewer,
     /// Management of disks, volumes, snapshots, hosts and presentations.

@@ -5,7 +5,7 @@ use serde::{Serialize, Serializer};
 use std::fmt;
 use zeroize::Zeroizing;
 
-/// Minimum length of a CHAP secret in bytes (RFC 7143 §12.1.3 requires 96 bits).
+/// Minimum length of a CHAP secret in bytes (RFC 7143 §9.2.1 requires 96 bits).
 const SECRET_BYTES_MIN: usize = 12;
 
 /// Maximum length of a CHAP secret in bytes; the limits of initiators are far lower.
@@ -65,6 +65,7 @@ impl fmt::Debug for Secret {
 
 impl Serialize for Secret {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        // A fixed placeholder: neither content nor length may appear in a response.
         serializer.serialize_str("…")
     }
 }

@@ -39,6 +39,7 @@ pub(crate) fn in_order<T: PartialOrd>(
     shown: impl Fn(&T) -> String,
 ) -> Result<(), Refusal> {
     match (least, most) {
+        // A bound that is not set cannot contradict the other one.
         ((low, Some(least)), (high, Some(most))) if least > most => {
             let message = format!("{low} of {} is more than {high} of {}", shown(&least), shown(&most));
             Err(Refusal::new(code::SETTING_INVALID, message, format!("lower {low} or raise {high}")))
@@ -54,12 +55,15 @@ pub(crate) fn or_off<T>(text: &str, parse: impl FnOnce(&str) -> Option<T>) -> Op
 
 /// Parses a rate in bytes per second, greater than zero.
 pub(crate) fn rate(text: &str) -> Option<Size> {
+    // The suffix is optional on input; the output always has it.
     let size: Size = text.strip_suffix("/s").unwrap_or(text).parse().ok()?;
+    // A rate of zero would stop all I/O. `off` removes a limit.
     (size > Size::ZERO).then_some(size)
 }
 
 /// Formats a rate.
 pub(crate) fn as_rate(size: &Size) -> String {
+    // Exact: the text must parse to the same rate again.
     format!("{}/s", size.exact())
 }
 

@@ -171,6 +171,7 @@ fn multiply(number: &str, unit: u64) -> Option<u64> {
     let scale = 10_u128.pow(u32::try_from(part.len()).ok()?);
     let whole = u128::from(whole.parse::<u64>().ok()?);
     let part = if part.is_empty() { 0 } else { u128::from(part.parse::<u64>().ok()?) };
+    // The first product fits into 128 bits: 64 bits times at most 10^18. The second one may not.
     let scaled = (whole * scale).checked_add(part)?.checked_mul(u128::from(unit))?;
     // Fractions of a byte are rejected instead of rounded.
     if scaled.is_multiple_of(scale) { u64::try_from(scaled / scale).ok() } else { None }
@@ -178,6 +179,7 @@ fn multiply(number: &str, unit: u64) -> Option<u64> {
 
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Below 1000 bytes both forms are equal.
         if self.0 < 1000 { write!(f, "{} B", self.0) } else { write!(f, "{} ({})", self.iec(), self.decimal()) }
     }
 }
@@ -228,6 +230,7 @@ impl serde::de::Visitor<'_> for Visitor {
     }
 
     fn visit_i64<E: serde::de::Error>(self, bytes: i64) -> Result<Size, E> {
+        // Formats with signed integers only, such as TOML, pass all numbers here.
         u64::try_from(bytes).map(Size).map_err(|_| E::custom("a size must not be negative"))
     }
 

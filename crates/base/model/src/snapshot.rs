@@ -30,6 +30,7 @@ impl FromStr for SnapshotName {
     type Err = Refusal;
 
     fn from_str(text: &str) -> Result<Self, Refusal> {
+        // A second `@` ends up in the snapshot part, whose rules reject it.
         let parsed = text.split_once('@').and_then(|(volume, snapshot)| {
             let volume: VolumeName = volume.parse().ok()?;
             // Only volumes in a pool have snapshots.

@@ -65,6 +65,7 @@ impl FromStr for Span {
 
     fn from_str(text: &str) -> Result<Self, Refusal> {
         let trimmed = text.trim();
+        // A sign or a fraction ends up in the unit, where it is unknown.
         let split = trimmed.find(|c: char| !c.is_ascii_digit()).unwrap_or(trimmed.len());
         let (number, unit) = trimmed.split_at(split);
         let millis = UNITS.into_iter().find(|(name, _)| *name == unit.trim()).map(|(_, millis)| millis);

@@ -12,6 +12,7 @@ pub type DiskLocation = (DiskName, Option<String>);
 /// *Shape*: groups of equal size if the number of disks permits it; the disks of a group are in slot order.
 #[must_use]
 pub fn spread(level: Level, disks: &[DiskLocation], groups: usize) -> Vec<Vec<DiskName>> {
+    // Sorted, so that equal disks are always distributed in the same way.
     let mut shelves: BTreeMap<&Option<String>, Vec<&DiskLocation>> = BTreeMap::new();
     for disk in disks {
         shelves.entry(&disk.1).or_default().push(disk);
@@ -19,6 +20,7 @@ pub fn spread(level: Level, disks: &[DiskLocation], groups: usize) -> Vec<Vec<Di
     let mut shelves: Vec<Vec<&DiskLocation>> = shelves.into_values().collect();
     // Largest enclosure first: round-robin in this order distributes each enclosure evenly over the groups.
     shelves.sort_by_key(|shelf| std::cmp::Reverse(shelf.len()));
+    // At least one, because the remainder below divides by the number.
     let mut hands: Vec<Vec<DiskName>> = vec![Vec::new(); groups.max(1)];
     let count = hands.len();
     for (turn, (disk, _)) in shelves.into_iter().flatten().enumerate() {
@@ -34,6 +36,7 @@ pub fn spread(level: Level, disks: &[DiskLocation], groups: usize) -> Vec<Vec<Di
 /// Interleaves the two halves of a list sorted by enclosure. Both disks of a pair are in the same enclosure only if it
 /// has more than half of all disks.
 fn paired(disks: &[DiskName]) -> Vec<DiskName> {
+    // `zip` drops no disk: `Level::admit_members` has refused an odd number before.
     let (first, second) = disks.split_at(disks.len() / 2);
     first.iter().zip(second).flat_map(|(one, other)| [one.clone(), other.clone()]).collect()
 }
@@ -41,6 +44,7 @@ fn paired(disks: &[DiskName]) -> Vec<DiskName> {
 /// Returns the enclosures whose loss would cause data loss in a group with these members, worst first.
 #[must_use]
 pub fn weak_enclosures(level: Level, members: &[DiskLocation]) -> Vec<String> {
+    // Disks without a known enclosure form none: each may be anywhere.
     let shelves: BTreeSet<&String> = members.iter().filter_map(|(_, enclosure)| enclosure.as_ref()).collect();
     let inside = |shelf: &String| members.iter().filter(|(_, enclosure)| enclosure.as_ref() == Some(shelf)).count();
     let mut weak: Vec<&String> = shelves.into_iter().filter(|shelf| !survives(level, members, shelf)).collect();
@@ -52,6 +56,7 @@ pub fn weak_enclosures(level: Level, members: &[DiskLocation]) -> Vec<String> {
 fn survives(level: Level, members: &[DiskLocation], shelf: &String) -> bool {
     let lost = |(_, enclosure): &DiskLocation| enclosure.as_ref() == Some(shelf);
     match level {
+        // Mirrored pairs are adjacent slots, and each pair survives with one of its disks.
         Level::Raid10 => members.chunks(2).all(|pair| !pair.iter().all(lost)),
         Level::Raid0 | Level::Raid1 | Level::Raid5 | Level::Raid6 => {
             members.iter().filter(|member| lost(member)).count() <= level.tolerated(members.len())

@@ -46,6 +46,7 @@ pub struct StatusReport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
+    // The order of declaration ranks the severities: the overall severity is the maximum.
     /// No problem.
     Good,
     /// All services are available, but attention is required.
@@ -79,6 +80,7 @@ impl Problem {
         let is_told = |problem: &&Self| {
             problem.severity == Severity::Critical || (pool.state == PoolState::Healthy && problem.subject == own)
         };
+        // Sorted by severity, so the first match is the most severe one.
         match problems.into_iter().find(is_told) {
             None => pool.state.as_str().to_owned(),
             Some(Self { severity, subject, state, .. }) => {
@@ -96,6 +98,7 @@ impl Problem {
         let (kind, name) = self.subject.rsplit_once(' ').unwrap_or(("", &self.subject));
         match kind {
             "pool" | "log of pool" => name == pool.as_str(),
+            // A volume without a pool has no slash and concerns no pool.
             "volume" => name.split_once('/').is_some_and(|(of, _)| of == pool.as_str()),
             "disk" | "file system of disk" => members.iter().any(|member| member.as_str() == name),
             _ => false,

@@ -82,6 +82,7 @@ impl Timestamp {
 
     /// Returns the start of the day; `None` for an invalid date.
     fn of_date(year: u64, month: u64, day: u64) -> Option<Self> {
+        // The arithmetic below would underflow on earlier years and on day zero.
         if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || day == 0 {
             return None;
         }
@@ -90,6 +91,7 @@ impl Timestamp {
         let shifted_month = if month > 2 { month - 3 } else { month + 9 };
         let day_of_year = (153 * shifted_month + 2) / 5 + day - 1;
         let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+        // No underflow: 1970-01-01 is day 719468 of this count, and earlier dates were rejected.
         let time = Self((era * 146_097 + day_of_era - 719_468) * DAY);
         // An excess day, such as 31 April, has become a day of the next month.
         (time.date() == (year, month, day)).then_some(time)
@@ -109,6 +111,7 @@ impl Timestamp {
         }
         let date = Self::of_date(number(0..4)?, number(5..7)?, number(8..10)?)?;
         let (hour, minute, second) = (number(11..13)?, number(14..16)?, number(17..19)?);
+        // No second 60: Unix time has no leap seconds.
         (hour < 24 && minute < 60 && second < 60).then(|| date.plus(hour * HOUR + minute * MINUTE + second))
     }
 }

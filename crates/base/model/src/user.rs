@@ -141,6 +141,7 @@ impl FromStr for Scope {
     type Err = Refusal;
 
     fn from_str(text: &str) -> Result<Self, Refusal> {
+        // Syntax only: the nouns belong to the API, which checks that the scope exists.
         if (1..=32).contains(&text.len()) && text.bytes().all(|c| c.is_ascii_lowercase() || c == b'-') {
             return Ok(Self(text.to_owned()));
         }

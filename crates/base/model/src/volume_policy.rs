@@ -137,6 +137,7 @@ fn positive(text: &str) -> Option<u64> {
 }
 
 fn span(text: &str) -> Option<Span> {
+    // Zero is permitted: it disables bursts.
     text.parse().ok().filter(|span: &Span| span.seconds() <= 3_600)
 }
 
@@ -227,6 +228,7 @@ impl CacheReport {
     /// Returns the percentage of read bytes that came from the cache; `None` while nothing was read.
     #[must_use]
     pub fn hit_percent(&self) -> Option<u64> {
+        // The product needs 128 bits, because the counters only increase.
         let (hits, misses) = (u128::from(self.hits.bytes()), u128::from(self.misses.bytes()));
         (hits * 100).checked_div(hits + misses).map(|percent| u64::try_from(percent).expect("at most a hundred"))
     }

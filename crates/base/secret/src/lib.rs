@@ -23,6 +23,7 @@ impl Secret {
     /// Stores `bytes` as a secret, and wipes the memory that they came in.
     #[must_use]
     pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
+        // `into` reuses the memory of a vector, so the wrapper wipes the caller's bytes.
         Self(Arc::new(Storage::with(&Zeroizing::new(bytes.into()))))
     }
 

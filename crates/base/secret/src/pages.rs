@@ -40,6 +40,7 @@ impl Storage {
             REFUSED.store(true, Ordering::Relaxed);
             return Self::Heap(Zeroizing::new(bytes.to_vec()));
         };
+        // The place may be longer than the secret; the bytes behind it stay zero.
         place.all_mut().iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
         place
     }
@@ -69,6 +70,7 @@ impl Drop for Storage {
         self.all_mut().zeroize();
         if let Self::Slot(slot, _) = self {
             let slot: &'static mut [u8] = std::mem::take(slot);
+            // Runs are cut into these sizes only, so the length identifies the list of the slot.
             let kind = SLOT_BYTES.iter().position(|size| *size == slot.len()).unwrap_or(0);
             free()[kind].push(slot);
         }
@@ -93,6 +95,7 @@ fn slot(kind: usize) -> Option<&'static mut [u8]> {
     if free.is_empty() {
         // Leaked on purpose: slots are handed out as `'static`, and a run is never unmapped.
         let run: &'static mut MmapMut = Box::leak(Box::new(pages(RUN_BYTES)?));
+        // A run is a multiple of every slot size, so nothing is left over.
         free.extend(run.chunks_exact_mut(SLOT_BYTES[kind]));
     }
     free.pop()
@@ -104,6 +107,7 @@ fn pages(len: usize) -> Option<MmapMut> {
     // A refusal is recorded, not an error: an unlocked secret is better than a daemon that does not start.
     let undumped = pages.advise(Advice::DontDump);
     let locked = pages.lock();
+    // Both were attempted: one refusal does not cost the other protection.
     if undumped.and(locked).is_err() {
         REFUSED.store(true, Ordering::Relaxed);
     }

@@ -5,7 +5,7 @@
 //! leaves its operation to a task that keeps the buffers until the device has completed it (it has *landed*). Until
 //! then no operation that overlaps it is started.
 //!
-//! The wrapper has no deadlines. Its owner reads [`Interruptible::silence`] a few times a second and decides
+//! The wrapper has no deadlines. Its owner reads [`AbandonableDevice::response_age`] a few times a second and decides
 //! (docs/adr/0024).
 
 use crate::{Signal, Spawn, World};
@@ -39,6 +39,7 @@ impl RunClock {
 
     /// Adds `elapsed`, the time since the last call, which was due after [`CLOCK_STEP`]. At most two steps count.
     pub fn advance(&self, elapsed: Duration) {
+        // Beyond two steps the process did not run, and no disk was late in that time.
         let counted = elapsed.min(2 * CLOCK_STEP);
         self.0.set(self.0.get() + u64::try_from(counted.as_millis()).expect("two steps are few milliseconds"));
     }
@@ -191,7 +192,7 @@ impl<D> AbandonableDevice<D> {
         self.calls.changed.raise();
     }
 
-    /// True after [`Interruptible::interrupt`].
+    /// True after [`AbandonableDevice::interrupt`].
     #[must_use]
     pub fn is_interrupted(&self) -> bool {
         self.calls.is_interrupted.get()
@@ -240,6 +241,7 @@ impl<D: BlockDevice + 'static> AbandonableDevice<D> {
         if calls.is_interrupted.get() {
             return Err(IoError::new(IoErrorKind::Gone, extent));
         }
+        // No await until `Call` is polled first: the admission cannot be outdated by another caller.
         let operation = Some(Box::pin(operation(self.device.clone())) as Operation<T>);
         Call { calls: calls.clone(), operation, number: None, kind, extent }.await
     }
@@ -251,6 +253,7 @@ impl Calls {
         let landing = self.abandoned.borrow();
         let overlaps = || landing.iter().any(|(_, other)| other.overlaps(extent));
         // Also admitted after an interruption, to receive the error.
+        // Abandoned operations are rare, so the list is scanned only when there are some.
         self.is_interrupted.get() || self.under_way() < OPERATIONS_MAX && (landing.is_empty() || !overlaps())
     }
 
@@ -306,6 +309,7 @@ impl Calls {
         if !caller.waker.will_wake(waker) {
             caller.waker = waker.clone();
         }
+        // Returned although the operation is in flight: it then continues as an abandoned one.
         caller.stop_error
     }
 
@@ -330,6 +334,7 @@ impl Calls {
         // A guard: the extent is released even if the task is dropped.
         let landing = AbandonedOperation { calls: self.clone(), number };
         (self.spawn)(Box::pin(async move {
+            // The result has no receiver. The future keeps the buffers until the device has completed the operation.
             drop(operation.await);
             drop(landing);
         }));
@@ -344,6 +349,7 @@ struct AbandonedOperation {
 
 impl Drop for AbandonedOperation {
     fn drop(&mut self) {
+        // Before the signal: callers that it wakes check this list.
         self.calls.abandoned.borrow_mut().retain(|(number, _)| *number != self.number);
         self.calls.note_end();
         self.calls.changed.raise();
@@ -371,6 +377,7 @@ impl<T> Future for Call<T> {
             // Polled first: an operation that is ready immediately never takes a slot.
             this.operation = None;
             if let Some(number) = this.number.take() {
+                // Freed before `note_end`, which may wake a caller that waits for a slot.
                 this.calls.leave(number);
                 this.calls.note_end();
             }
@@ -429,6 +436,7 @@ impl<D: BlockDevice + 'static> BlockDevice for AbandonableDevice<D> {
     }
 
     async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        // The extent is needed before the operation starts, to compare it with abandoned ones.
         let extent = self.geometry().extent_of(start, data.len())?;
         self.call(Kind::Change, extent, |device| async move { device.write(start, data).await }).await
     }

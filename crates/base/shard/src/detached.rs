@@ -94,6 +94,7 @@ impl Detached {
     /// Runs `work` to its end. Polls it once immediately, and then whenever a command waits.
     pub fn start(&self, work: impl Future<Output = ()> + 'static) {
         self.count.set(self.count.get() + 1);
+        // In the list even while a turn is running: its loop takes new work before it ends.
         self.work.borrow_mut().push(Box::pin(work));
         // Polled immediately: work that is ready needs no waiter.
         self.poll_all();
@@ -141,6 +142,7 @@ impl Detached {
             self.next_id.set(self.next_id.get() + 1);
             Waiting { hub: &self.hub, id: self.next_id.get() }
         });
+        // Replaces the waker of an earlier poll, which may be outdated.
         self.hub.waiting().insert(waiting.id, Waiter { waker: cx.waker().clone(), drives });
     }
 
@@ -168,6 +170,7 @@ impl Detached {
                 }
             }
         }
+        // Only after the loop: pending work that went back earlier would be polled again without end.
         self.work.borrow_mut().extend(pending);
         self.polling.set(false);
         if ended {

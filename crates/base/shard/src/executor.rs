@@ -90,6 +90,7 @@ impl Executor {
             tasks.places[place] = Some(Task { future: Some(future), waker: waker.clone() });
             waker
         };
+        // A new task starts as a woken one, so its first poll is in the order of spawning.
         waker.wake();
     }
 
@@ -119,6 +120,7 @@ impl Executor {
         loop {
             let dropped = {
                 let mut tasks = self.0.tasks.borrow_mut();
+                // The queue refers to slots that are about to disappear.
                 self.woken().clear();
                 // A task that is running compares `life` after its poll.
                 tasks.life += 1;
@@ -149,6 +151,7 @@ impl Executor {
             if woken.is_empty() {
                 return false;
             }
+            // The queue is locked while `choose` runs, so it must not wake a task.
             let at = choose(woken.len());
             woken.remove(at).expect("the choice is below the count")
         };
@@ -184,6 +187,7 @@ impl Executor {
             // A waker of an earlier life may refer to a slot that no longer exists.
             let Some(task) = tasks.places.get_mut(place).and_then(Option::as_mut) else { return };
             // Cleared before the poll: a wake during it queues the task again.
+            // `Release` suffices: data of other threads arrives under the lock of a mailbox, which orders both sides.
             task.waker.queued.store(false, Ordering::Release);
             let Some(future) = task.future.take() else { return };
             (future, task.waker.clone(), life)
@@ -202,6 +206,7 @@ impl Executor {
             Poll::Ready(()) => {
                 let ended = {
                     let mut tasks = self.0.tasks.borrow_mut();
+                    // Free before the destructors run: a task that they spawn may take the slot.
                     tasks.free.push(place);
                     tasks.places[place].take()
                 };

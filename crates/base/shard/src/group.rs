@@ -89,6 +89,7 @@ impl<D: BlockDevice> BlockDevice for GroupCommit<D> {
                 if state.running {
                     return None;
                 }
+                // Claimed inside of the closure: no other caller can lead between the check and the flush.
                 state.running = true;
                 state.begun += 1;
                 Some(Role::Lead)
@@ -101,11 +102,13 @@ impl<D: BlockDevice> BlockDevice for GroupCommit<D> {
                     let leading = Leading(&self.state, &self.ended);
                     match self.device.flush(after).await {
                         Ok(stable) => {
+                            // The device's own proof is required; the one returned to the callers rests on it.
                             let _: Stable = stable;
                             self.state.borrow_mut().ended = begun;
                         }
                         Err(error) => self.state.borrow_mut().failed = Some(error),
                     }
+                    // Only now: the callers that it wakes read the result.
                     drop(leading);
                     // The token went into the flush; the loop ends in its next turn, where it is not used.
                     after = Written::attest();

@@ -22,6 +22,7 @@ struct Queue<T> {
 }
 
 fn lock<T>(queue: &Mutex<Queue<T>>) -> MutexGuard<'_, Queue<T>> {
+    // Every step leaves the queue valid, so a lock that a panic has poisoned is usable.
     queue.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -87,6 +88,7 @@ impl<T> Receiver<T> {
             Some(letter) => Poll::Ready(Some(letter)),
             None if queue.senders == 0 => Poll::Ready(None),
             None => {
+                // Registered under the lock: a sender that pushes from now on finds the waker.
                 queue.waker = Some(cx.waker().clone());
                 Poll::Pending
             }

@@ -71,6 +71,7 @@ impl RangeLocks {
             let Some(at) = table.requests.iter().position(|request| request.id == id) else { return };
             let range = table.requests.remove(at).range;
             // Only later requests can have waited for this one.
+            // Requests that stay blocked by another one register their wakers again when they are polled.
             table.requests[at..]
                 .iter_mut()
                 .filter(|request| overlap(&request.range, &range))
@@ -96,7 +97,7 @@ fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
     a.start < b.end && b.start < a.end
 }
 
-/// Future of [`RangeLocks::shared`], [`RangeLocks::exclusive`] and [`RangeLocks::passed`]. Dropping it gives up its
+/// Future of [`RangeLocks::shared`], [`RangeLocks::exclusive`] and [`RangeLocks::barrier`]. Dropping it gives up its
 /// place in the queue.
 #[derive(Debug)]
 pub struct Acquire {
@@ -118,6 +119,7 @@ impl Future for Acquire {
             table.next_id
         });
         // Queued at the first poll, not at creation: an unpolled future must not block others.
+        // The queue is in order of arrival, so a request keeps its place over all polls.
         if !table.requests.iter().any(|request| request.id == id) {
             let (range, exclusive, passive) = (self.range.clone(), self.exclusive, self.passive);
             table.requests.push(Request { id, range, exclusive, passive, waker: None });

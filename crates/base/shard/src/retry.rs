@@ -27,6 +27,7 @@ pub async fn retry_on_error<T, E>(
         if !result.as_ref().is_err_and(&may_pass) {
             break;
         }
+        // Growing pauses: a short shortage costs little time, a long one few attempts.
         pause(duration).await;
         result = attempt().await;
     }

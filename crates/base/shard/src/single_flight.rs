@@ -80,6 +80,7 @@ impl<E: Copy + 'static> SingleFlight<E> {
             state.abandoned |= state.polled;
             (state.running.take(), std::mem::take(&mut state.wakers))
         };
+        // Outside of the borrow: destructors may look at the state.
         drop(running);
         wakers.into_iter().for_each(Waker::wake);
     }
@@ -93,6 +94,7 @@ impl<E: Copy + 'static> SingleFlight<E> {
         loop {
             let mut running = {
                 let mut state = self.state.borrow_mut();
+                // Success first: a later run that succeeded covers the state of one that failed.
                 if state.done >= needed {
                     return Poll::Ready(Ok(()));
                 }
@@ -106,6 +108,7 @@ impl<E: Copy + 'static> SingleFlight<E> {
                     state.watch(cx);
                     return Poll::Pending;
                 }
+                // Stands for the run while that is out of its place: `join_or_start` counts it as in progress.
                 state.polled = true;
                 match (state.running.take(), start) {
                     (Some(running), _) => running,
@@ -139,6 +142,7 @@ impl<E: Copy + 'static> SingleFlight<E> {
                     return Poll::Pending;
                 }
                 Poll::Ready(result) => {
+                    // One run at a time, so `begun` is still the number of this one.
                     match result {
                         Ok(()) => state.done = state.begun,
                         Err(error) => state.failed = Some((state.begun, error)),

@@ -79,6 +79,7 @@ impl<F: Future> Slots<F> {
     /// Starts `future` and returns its output if it is ready at once; otherwise [`Slots::poll_next`] returns it.
     pub fn start(&mut self, future: F) -> Poll<F::Output> {
         let at = self.free.pop().unwrap_or_else(|| self.grow());
+        // Moved into memory that is pinned already: reusing a slot allocates nothing.
         self.places[at].future.as_mut().set(Some(future));
         let polled = self.poll_place(at);
         if polled.is_ready() {
@@ -122,7 +123,7 @@ impl<F: Future> Slots<F> {
 
     fn poll_place(&mut self, at: usize) -> Poll<F::Output> {
         let place = &mut self.places[at];
-        // A late wake of a finished future finds its slot empty.
+        // A late wake of a finished future finds its slot empty, or polls the successor once in vain.
         let Some(future) = place.future.as_mut().as_pin_mut() else { return Poll::Pending };
         let polled = future.poll(&mut Context::from_waker(&place.waker));
         if polled.is_ready() {

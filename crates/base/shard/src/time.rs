@@ -31,6 +31,7 @@ impl Time {
 impl Add<Duration> for Time {
     type Output = Self;
     fn add(self, duration: Duration) -> Self {
+        // Saturates after 584 years: a deadline that never comes, instead of one in the past.
         Self(self.0.saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)))
     }
 }
@@ -73,6 +74,7 @@ impl Timers {
             let due = {
                 let mut queue = self.0.borrow_mut();
                 // Monotonic: an earlier time does not move it back.
+                // Stored before timers fire: a task that is woken may set one that is due already.
                 queue.now = queue.now.max(now);
                 match queue.waiting.first_entry() {
                     Some(first) if first.key().0 <= now => Some(first.remove()),
@@ -103,6 +105,7 @@ impl Future for Sleep {
         let mut queue = timers.0.borrow_mut();
         // Against the time of the last `fire`, so a timer costs no clock call.
         if queue.now >= self.at {
+            // Removed, so that `next` does not report a timer that has no task.
             if let Some(id) = self.id.take() {
                 queue.waiting.remove(&(self.at, id));
             }

@@ -40,6 +40,7 @@ const POLYNOMIAL: u32 = 0x82f6_3b78;
 /// Table of each byte of a register, by position, multiplied by x^32768.
 static PAGE: [[u32; 256]; 4] = {
     // Squaring x fifteen times gives x^(2^15).
+    // In this bit order the highest bit is the power zero, so `1 << 30` is x itself.
     let (mut shift, mut square) = (1 << 30, 0);
     while square < 15 {
         shift = multiply(shift, shift);
@@ -56,6 +57,7 @@ static PAGE: [[u32; 256]; 4] = {
 
 /// Product of two registers modulo the polynomial.
 const fn multiply(a: u32, b: u32) -> u32 {
+    // From the power zero upward: `shifted` is `b` multiplied by the power of `bit`.
     let (mut product, mut shifted, mut bit) = (0, b, 1 << 31);
     while bit > 0 {
         if a & bit != 0 {

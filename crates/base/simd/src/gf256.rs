@@ -39,6 +39,7 @@ pub const fn double(a: u8) -> u8 {
 /// The generator to the power of `exponent`: the coefficient of data column `exponent` in Q.
 #[must_use]
 pub fn power(exponent: usize) -> u8 {
+    // The powers of 2 repeat after all 255 nonzero bytes.
     TABLES.power[exponent % ORDER]
 }
 
@@ -58,6 +59,7 @@ pub fn multiply(a: u8, b: u8) -> u8 {
 #[must_use]
 pub fn invert(a: u8) -> u8 {
     assert_ne!(a, 0, "zero has no inverse");
+    // The exponents of a byte and of its inverse add up to 255, which is the power zero again.
     power(ORDER - usize::from(TABLES.exponent[usize::from(a)]))
 }
 

@@ -37,6 +37,7 @@ pub fn prefetch(bytes: &[u8]) {
         _ if *GOES_ON => FIRST_LINES,
         _ => return,
     };
+    // By page, because the hardware prefetcher stops at each page boundary.
     for page in bytes.chunks(PAGE_BYTES) {
         page.chunks(LINE_BYTES).take(lines).for_each(|line| kernel::prefetch(line.as_ptr()));
     }

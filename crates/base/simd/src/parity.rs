@@ -77,6 +77,7 @@ const STEP: usize = 4096;
 fn by_q(columns: &Columns<'_>, q: &[u8], column: usize, out: &mut [u8]) {
     let kernel = choice::best();
     let coefficient = gf256::invert(gf256::power(column));
+    // P of the surviving columns is a by-product: no kernel has a loop for Q alone.
     let mut unused = [0; STEP];
     for (step, out) in out.chunks_mut(STEP).enumerate() {
         let from = step * STEP;
@@ -92,6 +93,7 @@ fn by_q(columns: &Columns<'_>, q: &[u8], column: usize, out: &mut [u8]) {
 /// columns. So x = (gʸ·P' + Q') / (gˣ + gʸ).
 fn by_both(columns: &Columns<'_>, (p, q): (&[u8], &[u8]), (x, y): (usize, usize), out: &mut [u8]) {
     let kernel = choice::best();
+    // Never zero: the powers of two different columns differ, as both are below 255.
     let divisor = gf256::invert(gf256::power(x) ^ gf256::power(y));
     let of_p = gf256::multiply(gf256::power(y), divisor);
     let mut syndrome = [0; STEP];
@@ -99,6 +101,7 @@ fn by_both(columns: &Columns<'_>, (p, q): (&[u8], &[u8]), (x, y): (usize, usize)
         let from = step * STEP;
         let len = out.len();
         let syndrome = &mut syndrome[..len];
+        // Missing columns count as zeros here, so these are P and Q of the surviving ones.
         (kernel.pq)(columns, from, out, syndrome);
         (kernel.xor_into)(out, &p[from..from + len]);
         (kernel.xor_into)(syndrome, &q[from..from + len]);

@@ -10,6 +10,7 @@ const WORD: usize = size_of::<u64>();
 /// Doubles each of the eight bytes in the field: shifts, and reduces those whose top bit was set.
 fn double_word(word: u64) -> u64 {
     let overflow = (word >> 7) & 0x0101_0101_0101_0101;
+    // Each byte of `overflow` is 0 or 1, so the product carries nothing into the next byte.
     ((word & 0x7f7f_7f7f_7f7f_7f7f) << 1) ^ (overflow * u64::from(gf256::REDUCTION))
 }
 
@@ -26,6 +27,7 @@ fn multiply_word(mut word: u64, mut c: u8) -> u64 {
 }
 
 fn load(bytes: &[u8; WORD]) -> u64 {
+    // Native order: no operation here moves a bit from one byte to another.
     u64::from_ne_bytes(*bytes)
 }
 

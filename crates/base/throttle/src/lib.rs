@@ -112,7 +112,7 @@ impl<N: Ord + Clone> LoginThrottle<N> {
         } else {
             vec![Key::Address(address), Key::Name(name.clone())]
         };
-        // The first `free` failures have no effect; from then on the concurrent attempts are limited.
+        // The first `free_failures` have no effect; from then on the concurrent attempts are limited.
         let is_full = |lane: &Key<N>| {
             let failures = table.failures.get(lane);
             failures.is_some_and(|of| {
@@ -122,6 +122,7 @@ impl<N: Ord + Clone> LoginThrottle<N> {
         if lanes.iter().any(is_full) {
             return None;
         }
+        // Only once no key is full: an attempt that is refused must not count as in progress.
         for lane in &lanes {
             table.make_room(lane, now, policy);
             let empty = Failures { count: 0, last: now, in_progress: 0 };
@@ -141,6 +142,7 @@ impl<N: Ord + Clone> Attempt<N> {
         let mut failures = 0;
         for lane in &self.keys {
             if let Some(of) = table.failures.get_mut(lane) {
+                // Failures that have expired do not count: a new series starts at one.
                 (of.count, of.last) = (of.count_at(now, policy).saturating_add(1), now);
                 failures = failures.max(of.count);
             }
@@ -157,14 +159,16 @@ impl<N: Ord + Clone> Attempt<N> {
         let mut table = self.shared.lock();
         for lane in &self.keys {
             if let Some(of) = table.failures.get_mut(lane) {
+                // The entry stays while this attempt is in progress; its drop removes it.
                 of.count = 0;
             }
         }
-        if table.known.len() >= self.shared.policy.remembered_max {
+        let pair = (self.address, self.name.clone());
+        if table.known.len() >= self.shared.policy.remembered_max && !table.known.contains(&pair) {
             // Bounded: an attacker with many valid names must not grow the table.
             table.known.pop_first();
         }
-        table.known.insert((self.address, self.name.clone()));
+        table.known.insert(pair);
     }
 }
 
@@ -173,8 +177,9 @@ impl<N: Ord> Drop for Attempt<N> {
         let mut table = self.shared.lock();
         for lane in &self.keys {
             if let Some(of) = table.failures.get_mut(lane) {
+                // Each attempt has counted itself once in `begin`.
                 of.in_progress = of.in_progress.saturating_sub(1);
-                // Entries without failures are dropped at once, so that correct logins take no memory here.
+                // Entries without failures are dropped immediately, so that correct logins take no memory here.
                 if of.in_progress == 0 && of.count == 0 {
                     table.failures.remove(lane);
                 }
@@ -198,6 +203,7 @@ impl<N: Ord + Clone> Table<N> {
         // Entries of attempts in progress are kept: their counts would be wrong afterwards.
         let idle = self.failures.iter().filter(|(_, of)| of.in_progress == 0);
         let least = idle.min_by_key(|(_, of)| (of.count_at(now, policy), of.last)).map(|(lane, _)| lane.clone());
+        // Without an idle entry the table exceeds its limit by the attempts in progress.
         if let Some(least) = least {
             self.failures.remove(&least);
         }
@@ -216,7 +222,7 @@ impl Policy {
 
 impl Failures {
     fn count_at(&self, now: Duration, policy: &Policy) -> u32 {
-        // Failures expire after `memory` without another one.
+        // Failures expire `expiry` after the last one.
         if now.saturating_sub(self.last) < policy.expiry { self.count } else { 0 }
     }
 }

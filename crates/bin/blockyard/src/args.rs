@@ -74,8 +74,8 @@ use std::path::PathBuf;
   blockyard present tank/vm1 web
 
 Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 refused (nothing was changed), 5 not allowed, 6 no daemon, 7 \
-     degraded (status --check), 8 timed out (--wait --timeout, apply --within), 10 changes pending (diff \
-     --exit-code).")]
+     degraded (status --check), 8 timed out (--wait --timeout, apply --within), 9 stopped with unfinished work \
+     (serve), 10 changes pending (diff --exit-code).")]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub global: Global,

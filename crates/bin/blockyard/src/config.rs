@@ -157,6 +157,7 @@ impl Config {
             user: file.user.as_deref().map(User::find).transpose().map_err(|refusal| Failure::usage(&refusal))?,
             file: options.config.as_deref().map(absolute).transpose()?,
         };
+        // Only the merged result must be valid: an option may replace a bad value of the file.
         config.admit()?;
         Ok(config)
     }
@@ -177,6 +178,7 @@ impl Config {
             Err(Failure::usage(&Refusal::new(code::CONFIG_INVALID, message, hint.to_owned())))
         };
         let settings = &self.settings;
+        // The names of targets begin with both, so both are checked together.
         if format!("{}:{}", settings.target_base, settings.node).parse::<Iqn>().is_err() {
             let message = format!("target_base \"{}\" is not the beginning of an iSCSI name", settings.target_base);
             return wrong(message, "write, for example, iqn.2026-11.com.example");

@@ -51,6 +51,7 @@ impl WaitTimeout {
 ///
 /// `shown`: a progress bar on a terminal, a line for every ten percent elsewhere, both on stderr.
 pub(crate) fn follow(client: &Client, pool: &Name, shown: bool, patience: WaitTimeout) -> Result<PoolReport, Failure> {
+    // A terminal gets a bar; a file or a pipe gets lines.
     let bar = (shown && std::io::stderr().is_terminal()).then(|| bar(pool));
     let mut told = None;
     loop {

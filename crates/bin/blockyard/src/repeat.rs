@@ -27,6 +27,7 @@ pub(crate) fn repeat_command(seconds: u64, run: impl Fn(Command) -> Result<(), F
     while let Some((name, inner)) = at.subcommand() {
         (verb, at) = (Some(name), inner);
     }
+    // A command that follows has no end, so there is nothing to repeat.
     let goes_on = at.try_get_one::<bool>("follow").ok().flatten().is_some_and(|follow| *follow);
     if goes_on || !verb.is_some_and(|verb| READ_ONLY_VERBS.contains(&verb)) {
         let sentence = "--every works only with read-only commands, such as list, show and status; omit it";

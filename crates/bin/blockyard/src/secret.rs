@@ -17,6 +17,7 @@ const FILE_BYTES_MAX: u64 = 4096;
 pub(crate) fn read(file: Option<&Path>, variable: &str, encoded: bool) -> Result<Option<SecretText>, Failure> {
     let plain = |bytes: &[u8]| if encoded { decoded(bytes) } else { Ok(SecretText::of(bytes)) };
     let Some(path) = file else {
+        // No variable has an empty name: callers without a variable pass that.
         return std::env::var_os(variable).map(|secret| plain(secret.as_bytes())).transpose();
     };
     let mut bytes = bounded::source_or_stdin(path, FILE_BYTES_MAX).map_err(|error| {

@@ -39,6 +39,7 @@ impl Daemon {
         let mut inbox = Some(inbox);
         let mut shards = Vec::new();
         for ticket in shard_seeds::<BuggyWorld>(limits, &StreamOptions::default()) {
+            // Orders arrive at one shard, so that they are serialized as in the daemon.
             let orders = if ticket.index == 0 { inbox.take() } else { None };
             let shard = ticket.start(BuggyWorld::new(machine, plant));
             shards.push(shard.clone());
@@ -66,6 +67,7 @@ impl Daemon {
             let _ = tell.send(answer);
         });
         let gone = || Refusal::new(code::ENGINE_GONE, "the machine has no power", "");
+        // Sending fails once the receiver, which the conductor owns, is gone with the machine.
         self.post.send(call).map_err(|_| gone())?;
         told.receive().await.unwrap_or_else(|| Err(gone()))
     }

@@ -74,7 +74,7 @@ pub enum RoundResult {
     Nothing,
     /// Violation of a guarantee.
     Wrong(String),
-    /// As [`Found::Wrong`], but listed as a known finding.
+    /// As [`RoundResult::Wrong`], but listed as a known finding.
     Known(&'static str),
 }
 
@@ -101,6 +101,7 @@ async fn play(stage: &Stage, noted: &RefCell<(Option<Corruption>, RoundResult)>)
         handles.extend(pool.add_log(stage).await?);
     }
     let volumes = power_cut_volumes(stage, &pool).await?;
+    // Write-back needs a log device.
     if handles.len() > members {
         stage.write_as(&volumes, WritePolicy::Back).await?;
     }
@@ -111,6 +112,7 @@ async fn play(stage: &Stage, noted: &RefCell<(Option<Corruption>, RoundResult)>)
     let older = Images::of(&handles);
     work(stage, &volumes, 80).await?;
     let clean = stage.chance.percent(50);
+    // A clean stop leaves empty logs, a kill leaves logs to be replayed; both are damaged.
     if clean {
         stage.order(Order::Stop).await?;
         stage.array.kill();
@@ -120,6 +122,7 @@ async fn play(stage: &Stage, noted: &RefCell<(Option<Corruption>, RoundResult)>)
     let mut images = Images::of(&handles);
     let mut plans = Vec::new();
     for _ in 0..if stage.chance.percent(25) { 2 } else { 1 } {
+        // Without any structure there is nothing to damage, and the round is no finding.
         let Some(plan) = Plan::of_chance(&stage.chance, &images) else { return Ok(()) };
         if plan.strike(&stage.chance, &mut images, &older) {
             plans.push(plan);
@@ -131,6 +134,7 @@ async fn play(stage: &Stage, noted: &RefCell<(Option<Corruption>, RoundResult)>)
     let log_disks = handles.len() - members;
     let strike = |plan: &Plan| {
         let bears = if plan.disk < members { pool.tolerated() } else { log_disks - 1 };
+        // Without redundancy the damaged block is the only copy, as if every copy were damaged.
         let is_only = bears == 0 && plan.structure.copies() == Copies::AsData;
         CorruptedBlock { structure: plan.structure, kind: plan.kind, everywhere: plan.everywhere || is_only }
     };
@@ -153,6 +157,7 @@ async fn play(stage: &Stage, noted: &RefCell<(Option<Corruption>, RoundResult)>)
 fn is_tolerated(pool: &Pool, (members, log_disks): (usize, usize), plans: &[Plan]) -> bool {
     if let [plan] = plans {
         match plan.structure.copies() {
+            // An exchange damages two places, of which one may hold the only copy.
             Copies::InTwoPlaces if plan.kind != Kind::Swapped => return true,
             Copies::OnTwoMembers if members > 1 && plan.kind != Kind::Swapped && !plan.everywhere => return true,
             _ => {}
@@ -179,6 +184,7 @@ async fn work(stage: &Stage, volumes: &[PresentedVolume], commands: u64) -> Chec
 async fn judge(stage: &Stage, pool: &Pool, volumes: &[PresentedVolume]) -> CheckResult<RoundResult> {
     stage.array.boot();
     stage.start_daemon();
+    // A refusal is a result here: whether it was allowed is judged by the caller.
     if let Err(why) = pool.open(stage).await {
         return Ok(RoundResult::Refused(why));
     }

@@ -98,6 +98,7 @@ impl<'a> Families<'a> {
 
     /// Waits until no host works, and checks every block.
     pub(crate) async fn end_round(&self, traffic: &Traffic, step: Step) -> CheckResult<()> {
+        // Checked twice: at once after the recovery, and again when the interrupted writes have ended.
         if step == Step::PowerFailed {
             traffic.stop();
             self.check_all_blocks().await?;
@@ -202,15 +203,18 @@ impl<'a> Families<'a> {
         let is_free =
             |volume: &PresentedVolume| self.snapshots.iter().all(|snapshot| snapshot.name.volume != volume.name);
         let free: Vec<usize> = (0..self.volumes.len()).filter(|&at| is_free(&self.volumes[at].0)).collect();
+        // The last volume stays, so that the hosts always have one.
         if free.is_empty() || self.volumes.len() == 1 {
             return Ok(Step::Done);
         }
         let (gone, provision) = self.volumes.remove(free[self.stage.chance.index(free.len())]);
+        // Unmapped before it is deleted, since a volume in use is not deleted.
         self.show().await?;
         match self.stage.until_power_failure(Order::DeleteVolume { volume: gone.name.clone() }).await {
             OrderOutcome::Answered(answer) => answer.map_err(|refusal| format!("the volume stays: {refusal}"))?,
             // The deletion may have taken effect or not: the pool decides after the restart.
             OrderOutcome::PowerFailed => {
+                // The oracle of the doubtful volume must learn of the crash as well.
                 let mut all = self.presented();
                 all.push(gone.clone());
                 self.stage.crash_or_kill(&all);
@@ -278,6 +282,7 @@ impl<'a> Families<'a> {
         if let Some(id) = found.iter().find(|id| !is_known(id) && Some(**id) != doubtful) {
             return Err(format!("nobody has made the volume {id}"));
         }
+        // The data plane keeps neither write policies nor mappings; after a start control sets them again.
         self.apply_write_policy(&self.presented()).await?;
         self.show().await?;
         self.stage.open_portals().await?;

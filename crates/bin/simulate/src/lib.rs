@@ -3,7 +3,7 @@
 //!
 //! A run is a [`Profile`] and a seed. The seed determines everything, from the layout of the pool to the time of the
 //! power failure, so that a seed always repeats the same run ([`Outcome::digest`]). An oracle knows the allowed content
-//! of the volumes at any time and judges every read. [`Planted`] bugs show that it detects violations. See
+//! of the volumes at any time and judges every read. [`InjectedBug`]s show that it detects violations. See
 //! `docs/simulate.md` for the scope of the checks.
 
 // The futures of a command are nested as deeply as its layers.

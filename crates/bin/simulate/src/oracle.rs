@@ -123,6 +123,7 @@ impl Oracle {
         let now = self.tick();
         let Some(Op { begun, writes: Some((value, extents)) }) = self.open.remove(&op) else { return };
         tracing::debug!(volume = self.name, op = begun, "{value} has ended: {ending:?}");
+        // The operation itself is removed by now, so it does not count as outstanding.
         let oldest = self.oldest();
         for lba in extents.into_iter().flatten() {
             let block = self.known.entry(lba).or_default();
@@ -136,6 +137,7 @@ impl Oracle {
     /// *Errors*: a block holds a value that is not allowed, in words.
     pub(crate) fn end_read(&mut self, op: OpId, range: Range<u64>, data: &[u8]) -> Result<(), String> {
         let now = self.tick();
+        // A power failure has ended the operation, so its data is no evidence.
         let Some(Op { begun, .. }) = self.open.remove(&op) else { return Ok(()) };
         let expected = (range.end - range.start) as usize * self.block_bytes;
         if data.len() != expected {
@@ -173,6 +175,7 @@ impl Oracle {
     /// *Errors*: a block cannot have held that value.
     pub(crate) fn end_compare_good(&mut self, op: OpId, compared: Value) -> Result<(), String> {
         let now = self.clock.get();
+        // Judged before the end is recorded, since the own write would make the compared value obsolete.
         if let Some(Op { begun, writes: Some((_, extents)) }) = self.open.get(&op) {
             for lba in extents.iter().cloned().flatten() {
                 let block = self.known.entry(lba).or_default();
@@ -200,6 +203,7 @@ impl Oracle {
                 return Err(format!("{}: COMPARE AND WRITE missed {compared} in blocks {extents:?}", self.name));
             }
         }
+        // A miscompare writes nothing (SBC-3 COMPARE AND WRITE).
         self.end_write(op, WriteEffect::Never);
         Ok(())
     }

@@ -87,6 +87,7 @@ pub(crate) fn read(block: &[u8], lba: u64) -> Content {
 }
 
 fn read_atom(atom: &[u8], lba: u64, index: u64) -> Option<Value> {
+    // An atom names its write itself; the other words must then follow from it.
     let value = Value(word_of(atom.get(..WORD_BYTES)?));
     if value.is_zero() {
         return atom.iter().all(|&byte| byte == 0).then_some(value);
@@ -99,6 +100,7 @@ fn read_atom(atom: &[u8], lba: u64, index: u64) -> Option<Value> {
 fn words(value: Value, lba: u64, index: u64) -> impl Iterator<Item = u64> {
     // WRITE SAME sends one block for all addresses, so its pattern has no address.
     let place = if value.0 & Value::SAME == 0 { lba } else { u64::MAX };
+    // The index is mixed in last, so that the atoms of a block differ in every word.
     let start = mix(mix(value.0) ^ place) ^ index;
     let rest = (0..).map(move |n: u64| mix(start.wrapping_add(n)));
     [value.0, place, index].into_iter().chain(rest).take(ATOM_BYTES / WORD_BYTES)

@@ -1,8 +1,8 @@
 //! Bugs planted into the data plane, which prove that the runs detect them.
 //!
 //! The product is not modified. Its world alters what it writes to disks and what it answers to hosts, which to disks
-//! and hosts looks exactly like a product with the bug. A new bug needs one line in [`Planted::TABLE`], one in
-//! [`Planted::profile`], and its effect in `disk` or `wire`.
+//! and hosts looks exactly like a product with the bug. A new bug needs one line in [`InjectedBug::TABLE`], one in
+//! [`InjectedBug::profile`], and its effect in `disk` or `wire`.
 
 mod disk;
 mod stream;
@@ -228,6 +228,7 @@ impl BugState {
     /// Records a start of the data plane.
     pub(crate) fn record_start(&self) {
         self.life.set(self.life.get() + 1);
+        // Kept contents belong to one life: after a restart the product holds no older data.
         self.before.take();
         self.closed.take();
         // Copies end with the life in which they began.

@@ -123,12 +123,14 @@ impl Pool {
         };
         let member_mib = self.member_mib.get();
         if stage.chance.percent(30) {
+            // Just below the needed size, where a wrong comparison would show.
             let small = self.add_disk(stage, stage.chance.within(member_mib - 2..=member_mib - 1)).await?;
             match stage.ask(order(&small)).await {
                 Err(refusal) if refusal.code == code::DISK_TOO_SMALL => {}
                 answer => return Err(format!("a replacement that is too small was answered with {answer:?}")),
             }
         }
+        // Within the sizes of the pool, so that the largest may exceed what the group uses.
         let replacement = self.add_disk(stage, stage.chance.within(member_mib..=*self.plan.sizes_mib().end())).await?;
         stage.plant.record_replacement(&self.disks.borrow()[&replacement]);
         stage.order(order(&replacement)).await?;
@@ -137,6 +139,7 @@ impl Pool {
 
     /// Repairs the failed disk and returns it to its own slot, where it is being rebuilt.
     pub(crate) async fn put_back(&self, stage: &Stage, failed: &DiskName) -> CheckResult<DiskName> {
+        // The fault must be gone before the order, which reads the label of the disk.
         let handle = self.handle(stage, failed)?;
         handle.set_faults(DiskFaults::default());
         handle.revive();
@@ -203,6 +206,7 @@ impl Pool {
     pub(crate) fn shuffle_places(&self, stage: &Stage) {
         let paths: Vec<String> = self.disks.borrow().values().cloned().collect();
         for _ in 0..stage.chance.below(4) {
+            // The same disk twice is no exchange.
             let [one, other] = [0, 1].map(|_| stage.chance.index(paths.len()));
             if one != other {
                 stage.array.swap_disks(&paths[one], &paths[other]);
@@ -215,6 +219,7 @@ impl Pool {
         let mut paths: Vec<String> = self.disks.take().into_values().collect();
         stage.chance.shuffle(&mut paths);
         for path in paths {
+            // Names are given by the administrator, so the pool must be found without them.
             let disk = self.new_name();
             // A missing disk cannot be opened, and the pool runs without it.
             let _ = stage.ask(Order::OpenDisk { disk: disk.clone(), path: path.clone(), remote: None }).await;
@@ -296,6 +301,7 @@ impl Pool {
                 group.members.iter().filter(in_step).filter_map(|member| member.disk.clone()).collect();
             stage.chance.shuffle(&mut left);
             let tolerated = group.level.tolerated(group.members.len());
+            // Members that are out already count, since the level tolerates only the sum.
             for disk in left.iter().take(tolerated.saturating_sub(lost)) {
                 self.handle(stage, disk)?.fail();
             }

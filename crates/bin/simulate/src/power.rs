@@ -39,6 +39,7 @@ impl Stage {
 
     /// Kills the data plane; its disks keep the content of their caches.
     pub(crate) fn kill(&self, volumes: &[PresentedVolume]) -> Torn {
+        // A kill leaves the machine running, so its disks lose nothing.
         self.array.kill();
         self.record_interruption(volumes, Torn::Whole)
     }
@@ -75,6 +76,7 @@ impl Stage {
         if self.chance.percent(40) {
             return OrderOutcome::Answered(self.ask(order).await.map(drop));
         }
+        // Drawn before the order is sent, so that the failure may come at any step of it.
         let dark = self.world.sleep(self.chance.moment(ORDER_TIME_MAX));
         match select(pin!(self.ask(order)), dark).await {
             Either::Left((answer, _)) => OrderOutcome::Answered(answer.map(drop)),
@@ -84,6 +86,7 @@ impl Stage {
 
     /// Restores the power and starts the data plane, with nothing open.
     pub(crate) async fn power_on(&self, pool: &Pool) {
+        // Time passes without power, so that every timeout of hosts can expire.
         self.world.sleep(self.chance.moment(Duration::from_secs(10))).await;
         pool.shuffle_places(self);
         self.array.boot();
@@ -102,6 +105,7 @@ impl Stage {
     /// Stops the data plane cleanly and restarts it.
     pub(crate) async fn restart(&self, pool: &Pool, volumes: &[PresentedVolume]) -> CheckResult<PoolReport> {
         self.order(Order::Stop).await?;
+        // The machine stays powered, and only its tasks end.
         self.array.kill();
         self.power_on(pool).await;
         self.reopen(pool, volumes).await
@@ -116,6 +120,7 @@ impl Stage {
     }
 
     /// Checks that the data plane has exactly these volumes.
+    // Unchanged sizes matter as well: a growth that was cut off must not show in part.
     async fn expect_volumes(&self, volumes: &[PresentedVolume]) -> CheckResult<()> {
         let found = self.volumes().await?;
         let there = |volume: &PresentedVolume| {

@@ -39,7 +39,9 @@ pub(crate) fn caught(
     bug: Option<InjectedBug>,
     scenario: impl AsyncFnOnce(&Stage) -> CheckResult<()> + 'static,
 ) -> Outcome {
+    // Nothing of the world survives the panic, so no broken invariant can be seen.
     let played = catch_unwind(AssertUnwindSafe(|| play(seed, bug, scenario)));
+    // Without a digest: the run did not come to its end.
     played.unwrap_or_else(|panic| Outcome { digest: 0, commands: 0, struck: 0, wrong: Some(words_of(&*panic)) })
 }
 

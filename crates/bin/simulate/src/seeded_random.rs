@@ -58,6 +58,7 @@ impl SeededRandom {
 
     /// Shuffles `all`.
     pub(crate) fn shuffle<T>(&self, all: &mut [T]) {
+        // Fisher-Yates: every order is equally likely.
         for last in (1..all.len()).rev() {
             all.swap(last, self.index(last + 1));
         }

@@ -237,6 +237,7 @@ impl Stage {
     pub(crate) async fn until_quiet(&self, traffic: &Traffic) -> CheckResult<()> {
         traffic.stop();
         let until = self.world.now() + QUIET_TIME_MAX;
+        // Replaced sessions count as well: their writes end only with them.
         while traffic.running.get() > 0 || self.lingering.get() > 0 {
             if self.world.now() > until {
                 return Err(format!("hosts or old sessions are still there after {QUIET_TIME_MAX:?}"));
@@ -255,6 +256,7 @@ impl Stage {
                 return Err("Disks was not answered with disks".to_owned());
             };
             let now: Vec<_> = disks.into_iter().map(|disk| (disk.name, disk.counters)).collect();
+            // Two equal looks, since one alone does not show whether an operation runs.
             if before.is_some_and(|before| are_idle(&before, &now)) && !self.repairs().await? {
                 return Ok(());
             }
@@ -315,6 +317,7 @@ impl Stage {
             let (world, daemon) = (world.clone(), daemon.clone());
             async move {
                 loop {
+                    // Borrowed for each question, since a restart replaces the data plane.
                     let asked = daemon.borrow().clone();
                     let known = match asked.order(Order::Sessions).await {
                         Ok(Report::Sessions(sessions)) => sessions.iter().any(|one| one.id == u32::from(tsih)),
@@ -429,6 +432,7 @@ impl Traffic {
 fn are_idle(before: &[(Option<DiskName>, DiskCounters)], now: &[(Option<DiskName>, DiskCounters)]) -> bool {
     // Renewals in the interval between two checks, with a margin of two.
     let beats = 2 * DISK_PATIENCE.as_secs() / 2 + 2;
+    // A counter that went back belongs to another disk of the same name.
     let at_most = |before: u64, now: u64, most: u64| now.checked_sub(before).is_some_and(|done| done <= most);
     let is_idle = |before: &DiskCounters, now: &DiskCounters| {
         at_most(before.reads, now.reads, beats * 2 * (5 + 3))

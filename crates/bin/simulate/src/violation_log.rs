@@ -17,6 +17,7 @@ struct Inner {
 impl ViolationLog {
     /// Records a violation; only the first one counts.
     pub(crate) fn fail(&self, why: impl Into<String>) {
+        // Later violations are often consequences of the first one.
         self.0.verdict.borrow_mut().get_or_insert_with(|| why.into());
         self.0.told.raise();
     }

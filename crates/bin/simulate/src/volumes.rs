@@ -88,6 +88,7 @@ impl Stage {
     /// Returns a few ranges for commands: the beginning, the end, and some in between.
     pub(crate) fn hot(&self, blocks: u64) -> Vec<Range<u64>> {
         let len = self.chance.within(4..=96).min(blocks);
+        // Both ends, where a wrong bound of the volume would show.
         let mut starts = vec![0, blocks - len];
         starts.extend((0..self.chance.below(3)).map(|_| self.chance.below(blocks - len + 1)));
         starts.into_iter().map(|start| start..start + len).collect()
@@ -212,6 +213,7 @@ async fn ask(
 pub(crate) fn runs(blocks: &[u64]) -> Vec<Range<u64>> {
     let mut runs: Vec<Range<u64>> = Vec::new();
     for &block in blocks {
+        // Touched blocks are often adjacent, and one read for all of them saves most commands.
         match runs.last_mut() {
             Some(last) if last.end == block && last.end - last.start < LOOK_BLOCKS => last.end += 1,
             _ => runs.push(block..block + 1),

@@ -123,6 +123,7 @@ fn outcomes_of(
         let slow = scope.spawn(|| slow::run(&slow, bench));
         (run_all(&units, &other, bench), slow.join().expect("it reports its errors"))
     });
+    // Both halves have ended before an error of one of them ends the run.
     Ok(some?.into_iter().chain(more?).collect())
 }
 

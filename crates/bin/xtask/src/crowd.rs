@@ -97,6 +97,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     println!("memory         {} MiB before, {each:.1} KiB for each session", before >> 10);
     let crowded = steady::measure(&mut steady, span).context("in the crowd")?;
     let pages_open = !options.many || hall.show_pages(&mut steady)?;
+    // An attack on a portal outside the daemon shows the effect of the core that attackers and clients share.
     let bystander = SilentPortal::start(hall.unit(FIRST_STEADY)?)?;
     let elsewhere = Attack::begin(&bystander.unit);
     let beside = steady::measure(&mut steady, span).context("beside an attack on somebody else")?;
@@ -112,6 +113,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         attacked = if share_of(&again) > share_of(&attacked) { again } else { attacked };
         tries += 1;
     }
+    // Memory is read while the attack still runs.
     let peak = resident_kib(pid)?;
     let begin = Instant::now();
     // A legitimate login must succeed during the attack.

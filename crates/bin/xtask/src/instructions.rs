@@ -80,8 +80,10 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
             (before.to_string(), format!("{:+.1} %", (instructions / before as f64 - 1.0) * 100.0))
         });
         println!("{:<52} {instructions:>12.0} {shown:>12} {change:>8} {socket_calls:>13.3}", row.name);
+        // The row with which it is compared stands before it, unless `--only` leaves that one out.
         findings
             .extend(row.against.and_then(|other| judge_growth(row.name, instructions, other, *counted.get(other)?)));
+        // `--bless` changes the references, so deviations from them are no findings then.
         if !options.bless {
             findings.extend(judge(row.name, instructions, before));
         }
@@ -133,6 +135,7 @@ fn build(root: &Path) -> Result<PathBuf> {
 }
 
 fn count(example: &Path, row: &Row, folder: &Path) -> Result<Count> {
+    // The name of a row has characters that a file name should not have.
     let profile = folder.join(format!("{}.callgrind", row.name.replace([' ', ',', '/'], "-")));
     let out = Command::new("valgrind")
         .args(["--quiet", "--tool=callgrind"])
@@ -146,6 +149,7 @@ fn count(example: &Path, row: &Row, folder: &Path) -> Result<Count> {
     ensure!(out.status.success(), "the load failed: {}", String::from_utf8_lossy(&out.stderr).trim());
     let ran: ExampleOutput = serde_json::from_slice(&out.stdout).context("the load did not say what it has done")?;
     let total = total(&fs::read_to_string(&profile)?)?;
+    // Without a match of the symbols callgrind counts nothing and still succeeds.
     ensure!(
         total > 0 && ran.commands > 0,
         "nothing was counted: are the functions {TOGGLES:?} in {}?",

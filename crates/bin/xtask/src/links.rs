@@ -66,6 +66,7 @@ impl Namespace {
     /// Brings up the daemon's end of the link with its address. All portals are in one network, because a redirect
     /// stays within a network; still each of them has a link of its own.
     fn raise(&self, link: usize) -> Result<()> {
+        // `noprefixroute`: otherwise each link would add a route to the whole network of all portals.
         self.ip(&format!("address replace 10.77.{link}.1/16 dev t{link} noprefixroute"))?;
         self.ip(&format!("link set t{link} up"))?;
         self.ip(&format!("route replace 10.77.{link}.0/24 dev t{link} src 10.77.{link}.1"))
@@ -97,6 +98,7 @@ fn inside() -> Result<bool> {
     let there = Namespace::linked()?;
     let folder = tempfile::tempdir()?;
     let array = Array::start(&there, folder.path())?;
+    // The daemon's last lines explain a failure better than the step that failed.
     let played = play(&there, &array);
     if played.is_err() {
         eprintln!("{}", array.0.last_words());
@@ -114,6 +116,7 @@ fn inside() -> Result<bool> {
 }
 
 fn play(there: &Namespace, array: &Array) -> Result<()> {
+    // The sessions stay open, since the portal with the fewest sessions is chosen for the next one.
     let _both = [array.session(1, 1)?, array.session(2, 2)?];
     said("sessions are shared out over the links");
 
@@ -144,6 +147,7 @@ fn play(there: &Namespace, array: &Array) -> Result<()> {
     array.await_state(2, "open")?;
     said("an address that is gone, and back, is the same");
 
+    // Only the end of the host is changed, so the array sees it in the segment size that the host offers.
     ip("link set h1 mtu 1400")?;
     let _small = array.session_at(7, 1)?;
     array.await_event(

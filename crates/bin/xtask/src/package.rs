@@ -61,6 +61,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     if !options.trial || !findings.is_empty() {
         return Ok(findings.is_empty());
     }
+    // Restarted in a namespace of its own, so that the array in the package uses its usual port.
     lab::child::again_in_own_network()
 }
 
@@ -81,6 +82,7 @@ fn epoch() -> Result<u64> {
         return epoch.parse().with_context(|| format!("SOURCE_DATE_EPOCH={epoch} is no number of seconds"));
     }
     let asked = Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(workspace::root()).output();
+    // Without Git there is no time either, which is no error.
     let text = asked.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
     if let Ok(committed) = text.trim().parse() {
         return Ok(committed);

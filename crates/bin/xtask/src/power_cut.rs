@@ -113,6 +113,7 @@ impl Bench {
                 product::add_disk(&product, folder, disk, "128MiB")?;
             }
             product.command(&["pool", "add-log", "tank", "log0", "log1"])?;
+            // Only with this policy are writes acknowledged from the log device.
             product.command(&["volume", "set", "tank/cut", "--write-policy", "back"])?;
         }
         product.command(&["target", "add", "cut", "--iqn", &iqn])?;
@@ -141,8 +142,10 @@ impl Bench {
         let span = Duration::from_millis(30 + self.random.below(500));
         let mut load = Load { random: Random::new(self.random.next()), span, victim: victim.as_deref() };
         let wrote = load.run(&mut self.product, &self.unit, &mut self.oracle)?;
+        // The load has ended with the kill of the daemon.
         self.product.restart()?;
         self.judge("after the cut")?;
+        // The fourth round always probes, so that the default number of rounds covers it.
         let probes = round == 4 || (round > 4 && self.random.one_in(3));
         if self.faults.is_empty() && probes {
             self.probe()?;
@@ -159,6 +162,7 @@ impl Bench {
     }
 
     fn choose(&mut self, round: u64) -> Result<Plan> {
+        // Members that are rebuilding hold no redundancy yet, so they count against the limit as well.
         let (failed, out) = (self.members("failed")?.len(), DISKS - self.members("in_sync")?.len());
         // The first rounds cover every plan; later ones are random.
         let may_rebuild = failed > 0 && (round == 3 || self.random.one_in(2));
@@ -178,6 +182,7 @@ impl Bench {
         self.product.attempt(&["pool", "show", "tank", "--wait"])?;
         // Gives the resync of the stripes that were being written at the kill time to finish.
         std::thread::sleep(Duration::from_secs(2));
+        // Only as many as the level tolerates, since the data must survive.
         while DISKS - self.members("in_sync")?.len() < FAILED_MAX {
             let victim = self.choose_member()?;
             self.product.command(&["disk", "fail", &victim])?;

@@ -49,12 +49,14 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     );
     let script = workspace::root().join("tests/initiator-vm").join(&options.scenario);
     ensure!(script.is_file(), "there is no scenario {}", script.display());
+    // Before the namespace, which has no way to the mirror.
     image::build()?;
     again_in_own_network()
 }
 
 fn inside(options: &Options) -> Result<bool> {
     guest::make_network()?;
+    // The image exists by now, so this only returns its paths.
     let image = image::build()?;
     let scratch = tempfile::tempdir()?;
     let limit = Duration::from_secs(options.minutes * 60);

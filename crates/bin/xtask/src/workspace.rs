@@ -11,6 +11,7 @@ const BUILD_LIMIT: Duration = Duration::from_secs(1800);
 
 /// Returns the folder of the workspace's Cargo.toml.
 pub(crate) fn root() -> PathBuf {
+    // Cargo sets the variable at run time; the path of the build may have moved since.
     let here =
         std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     here.ancestors().nth(3).expect("xtask lies three folders below the root").to_path_buf()

@@ -105,6 +105,7 @@ impl Alerts {
             .reconciler
             .events(EventFilter { since: Some(Book::events_since(now())), ..EventFilter::default() })
             .await;
+        // After the queries, so that the alert of an object that they include is not dropped.
         let state = self.control.core.state();
         let receivers = self.receivers();
         let is_there = |alert: &Alert| {
@@ -115,6 +116,7 @@ impl Alerts {
                 SubjectKind::Receiver => {
                     name == crate::AUDIT_RECEIVER || receivers.keys().any(|receiver| receiver.as_str() == name)
                 }
+                // Of the others the state has no complete list; their alerts end with their conditions.
                 _ => true,
             }
         };
@@ -178,6 +180,7 @@ impl Alerts {
     /// *Errors*: invalid settings, the name is taken, or it could not be stored.
     pub fn add(self: &Arc<Self>, new: NewReceiver) -> Result<ReceiverReport, Refusal> {
         let NewReceiver { name, settings: how } = new;
+        // Before the lock is taken, because the settings may name a file that has to be read.
         let receiver = Receiver::new(&name, how, self.control.core.settings().node.as_str())?;
         self.edit(|receivers| {
             if receivers.contains_key(&name) {
@@ -236,6 +239,7 @@ impl Alerts {
             return Err(Refusal::new(code::ALERT_STANDS, message, hint));
         }
         let facts = &report.facts;
+        // The event ends the standing condition, which would otherwise raise the alert again in the next round.
         if control::is_standing(facts.code) {
             let sentence = format!("acknowledged by an operator: {}", facts.message);
             self.control.core.raise(event::ACKNOWLEDGED, facts.subject.clone(), sentence);
@@ -255,6 +259,7 @@ impl Alerts {
 
     /// Stops the task of a removed receiver and deletes its delivery state.
     pub(crate) fn forget(&self, name: &Name) {
+        // The task first, or it would record one more result.
         if let Some(teller) = self.lock_delivery_tasks().remove(name) {
             teller.abort();
         }
@@ -370,6 +375,7 @@ impl Alerts {
             .iter()
             .filter_map(|&(number, state)| Some((state, MessageAlert::of(number, state, books.now.alert(number)?))))
             .collect();
+        // With the severity that is sent, so that a rise during the delivery is reported afterwards.
         let due = told.iter().map(|(state, told)| (told.facts.number, *state, told.facts.severity)).collect();
         let alerts = told.into_iter().map(|(_, told)| told).collect();
         Some((due, Message::of(self.control.core.settings().node.as_str(), name.as_str(), alerts, now())))

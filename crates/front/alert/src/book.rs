@@ -138,6 +138,7 @@ impl Book {
     /// Applies the evaluated conditions. An alert whose condition no longer holds ends, unless its state is unknown.
     pub(crate) fn apply_conditions(&mut self, found: &Conditions, now: Timestamp) {
         for condition in &found.active {
+            // A condition that lasts is no repetition, so it adds nothing to the count.
             self.raise(Occurrence::of(condition), EndedBy::Looked, 0, now);
         }
         // An alert whose condition could not be evaluated stays.
@@ -160,6 +161,7 @@ impl Book {
         // Without a cursor (first start) the whole log counts as known.
         let cursor = *self.cursor.get_or_insert(latest);
         for event in events {
+            // The event log folds repetitions, so a number can return with a higher count.
             let before = self.counted.insert(event.number, event.count);
             let fresh = match before {
                 Some(before) => event.count.saturating_sub(before),
@@ -173,6 +175,7 @@ impl Book {
         let oldest = events.first().map_or(0, |event| event.number);
         // Events older than the period are never read again.
         self.counted.retain(|number, _| *number >= oldest);
+        // Never backward, because all events of the period may have expired.
         self.cursor = Some(latest.max(cursor));
     }
 
@@ -251,6 +254,7 @@ impl Book {
             return;
         }
         // Active conditions are the last to be dropped: they would be raised again in the next round.
+        // Numbers ascend, so the first one found is the oldest.
         let old = self.alerts.iter().find(|(_, alert)| alert.ended.is_some() || alert.how == EndedBy::Passing);
         let old = old.or_else(|| self.alerts.iter().next()).map(|(&number, _)| number);
         old.map(|number| self.alerts.remove(&number));
@@ -309,6 +313,7 @@ impl Book {
             let mut book = book.clone();
             book.counted.clear();
             for alert in book.alerts.values_mut() {
+                // The time of a past event decides on its reminder and on its end, so it has to be stored.
                 if alert.how == EndedBy::Looked {
                     (alert.last, alert.sentence, alert.details) = Default::default();
                 }

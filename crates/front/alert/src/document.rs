@@ -65,6 +65,7 @@ impl ProvisionalChange for Changed {
         let now = self.alerts.receivers();
         for name in &self.changed {
             if now.contains_key(name) {
+                // Restarted, so that a back-off under the old settings ends.
                 self.alerts.start_delivery(name);
             } else {
                 self.alerts.forget(name);

@@ -81,6 +81,7 @@ impl Message {
         let mut digest = Sha256::new();
         digest.update(format!("{node}\0{receiver}"));
         for told in &alerts {
+            // An alert that returns has another start, and so another ID.
             let when = told.resolved.unwrap_or(told.facts.since);
             digest.update(format!("\0{} {} {} {when}", told.facts.number, told.state, told.facts.severity.as_str()));
             // A reminder has the state of the one before: the hour makes its ID different.
@@ -106,6 +107,7 @@ impl Message {
             test: false,
             severity: severity.unwrap_or(EventSeverity::Info),
             title,
+            // The list is a part of what was counted, so the difference cannot wrap.
             more: count - alerts.len(),
             alerts,
         }
@@ -130,6 +132,7 @@ impl Message {
     /// Mail subject: node, severity and title.
     pub fn subject(&self) -> String {
         let word = match self.severity {
+            // A message of resolved alerts alone has no word for a severity.
             EventSeverity::Info if self.alerts.iter().any(|told| !told.is_over()) => "info: ",
             EventSeverity::Info => "",
             EventSeverity::Warning => "warning: ",

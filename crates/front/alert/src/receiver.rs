@@ -65,6 +65,7 @@ impl Receiver {
     pub(crate) fn new(name: &Name, how: SetReceiver, node: &str) -> Result<Self, Refusal> {
         let is_mail = how.to.is_some() || how.smtp.is_some();
         let way = match (&how.smtp, &how.url) {
+            // Placeholders, which `changed` sets and checks below.
             (Some(_), None) => ReceiverWay::Mail {
                 to: Vec::new(),
                 from: usual_sender(node),
@@ -109,6 +110,7 @@ impl Receiver {
             from: entry.from.or_else(|| is_mail.then(|| usual_sender(node))),
             smtp: entry.smtp,
             tls: is_mail.then(|| entry.tls.unwrap_or_default()),
+            // An empty user removes the one that is stored.
             user: entry.user.or_else(|| is_mail.then(String::new)),
             password: entry.password,
             format: entry.format.or_else(|| entry.url.is_some().then(WebhookForm::default)),
@@ -122,6 +124,7 @@ impl Receiver {
         };
         // A receiver that changes between mail and webhook is a new one.
         let same_way = |known: &&Self| matches!(known.delivery, ReceiverWay::Mail { .. }) == how.smtp.is_some();
+        // With both or neither of them given, `new` names the mistake.
         let receiver = match known.filter(same_way).filter(|_| how.smtp.is_some() != how.url.is_some()) {
             None => Self::new(name, how, node)?,
             Some(known) => {
@@ -159,6 +162,7 @@ impl Receiver {
                 set(old_to, to);
                 set(old_from, from);
                 set(old_tls, tls);
+                // After the TLS mode, on which the default port depends.
                 if let Some(smtp) = smtp {
                     *old_smtp = server(&smtp, *old_tls)?;
                 }
@@ -204,6 +208,7 @@ impl Receiver {
         set(&mut self.min_severity, min_severity);
         set(&mut self.gather, gather);
         set(&mut self.remind, remind);
+        // As a whole, because rules concern several settings together.
         self.admit()?;
         Ok(self)
     }
@@ -256,6 +261,7 @@ impl Receiver {
                     let message = "a password is not sent without TLS";
                     return Err(Refusal::new(code::OPTIONS_CONFLICT, message, "use --tls starttls or --tls implicit"));
                 }
+                // In AUTH PLAIN a zero would end the name (RFC 4616 §2).
                 if user.as_ref().is_some_and(|user| user.len() > TEXT_MAX || user.contains('\0')) {
                     return Err(Refusal::new(code::WORD_UNKNOWN, "the mail user is invalid", "write only the name"));
                 }

@@ -125,6 +125,7 @@ impl Audit {
     /// *Errors*: it could not be written, and the call must not start.
     pub(crate) async fn begin(self: &Arc<Self>, entry: Entry) -> Result<Entry, Refusal> {
         let record = entry.intent(now());
+        // After the waiting records, so that the chain keeps the order of the calls.
         let number = self.write(move |chain| chain.append(&record)).await?;
         Ok(entry.begun(number))
     }
@@ -132,6 +133,7 @@ impl Audit {
     /// Records the result of a call. *Durability*: it survives a power loss when this returns, unless it cannot be
     /// written yet.
     pub(crate) async fn note(self: &Arc<Self>, entry: Entry, answered: Answered) {
+        // The lock is released before the write, which takes it on another thread.
         {
             let mut state = self.state();
             let State { waiting, unauthenticated: strangers, .. } = &mut *state;
@@ -167,6 +169,7 @@ impl Audit {
         if chain.as_ref().is_err() {
             let folder: PathBuf = self.control.core.settings().state_dir.join("audit");
             // The state knows how far the log had come: records cut off from the files are noticed.
+            // An error leaves the chain unusable, and the next call opens it again.
             let opened = Chain::open(&folder, &self.control.core.audit_head())?;
             for finding in opened.findings() {
                 // Findings are records as well, so that a later reader of the log sees them.
@@ -193,6 +196,7 @@ impl Audit {
     /// Raises an event at each change of its usability, and shows an unusable log in the status.
     fn report_usability(&self, refusal: Option<Refusal>) {
         let node = Subject::new(SubjectKind::Node, &self.control.core.settings().node);
+        // Also after a success, after which `watch` has nothing to do.
         self.state().fails = refusal.is_some();
         let Some(refusal) = refusal else {
             let sentence = "the audit log is writable again; changes are accepted";

@@ -75,6 +75,7 @@ impl ConditionalRequests {
     async fn change(self, row: &'static Row, question: RowRequest) -> Result<Response, Refusal> {
         let wanted = listed(question.headers(), IF_MATCH.as_str());
         if wanted.is_empty() {
+            // Shared, because such changes exclude conditional ones and not each other.
             let _together = self.changes.read().await;
             return self.make(row, question).await;
         }
@@ -120,6 +121,7 @@ impl ConditionalRequests {
         let now = look.answer(self.control.clone(), question.of_same_name()).await?;
         let tag = now.headers().get(ETAG).and_then(|tag| tag.to_str().ok()).unwrap_or_default();
         // `*` matches any state (RFC 9110 §13.1.1).
+        // Tags are compared strongly here, so a weak one never matches.
         if wanted.iter().any(|wanted| wanted == "*" || wanted == tag) {
             return Ok(());
         }

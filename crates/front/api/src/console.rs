@@ -27,9 +27,11 @@ const NONE: &str = "<!doctype html><html lang=\"en\"><meta \
 /// A path that is not a file is a route inside the console if the client asks for a page.
 pub(crate) fn answer(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<Response<Body>> {
     let path = uri.path();
+    // Unknown paths below `/api/` are answered by a problem document, not by a page.
     if !matches!(*method, Method::GET | Method::HEAD) || path.starts_with("/api/") {
         return None;
     }
+    // The page is served at the routes of the console, not under its file name.
     let file = FILES.iter().find(|file| file.path == path && path != "/index.html");
     let file = match file {
         Some(file) => file,
@@ -68,6 +70,7 @@ fn send(file: &File, method: &Method, headers: &HeaderMap) -> Response<Body> {
     let fixed = HeaderValue::from_static;
     let mut response = Response::new(Body::empty());
     let said = response.headers_mut();
+    // Before the answer 304 is chosen, which has these headers as well (RFC 9110 §15.4.5).
     said.insert(header::ETAG, fixed(file.tag));
     // Caches must keep both encodings apart.
     said.insert(header::VARY, fixed("Accept-Encoding"));

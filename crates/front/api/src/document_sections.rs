@@ -70,6 +70,7 @@ impl ExternalSections for DocumentSections {
             plan.kept.extend(kept);
             seen.update(format!("{:?}", self.alerts.export()));
         }
+        // A plan without these sections does not depend on users and receivers.
         if document.user.is_some() || document.receiver.is_some() {
             let digest: String = seen.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
             plan.fingerprint = format!("-{digest}");

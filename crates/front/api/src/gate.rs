@@ -125,6 +125,7 @@ impl Gate {
         };
         let caller = match admitted {
             Ok(caller) => caller,
+            // The body was not read, so the record has none.
             Err(refused) => return self.refuse(*refused, entry(&Bytes::new())).await,
         };
         let bytes_max = row.map_or(BODY_BYTES_MAX, |row| row.request_bytes_max);
@@ -136,6 +137,7 @@ impl Gate {
         if let (Some(known), Some(row)) = (&caller, row)
             && let Err(refusal) = scopes::admit(known, row, &parts.uri, &body)
         {
+            // Only the row knows which keys are secrets, and it has not parsed the body.
             let entry = entry(&body).map(|entry| entry.not_understood(body.len()));
             return self.refuse(Refused { refusal, caller }, entry).await;
         }
@@ -155,6 +157,7 @@ impl Gate {
         request.extensions_mut().insert(understood.clone());
         // Idempotency keys of unauthenticated clients are kept apart by address.
         let stranger = || format!("unauthenticated {}", client_info(&request).address);
+        // With the method of authentication, because a user and a token may have one name.
         let asker = Principal(caller.as_ref().map_or_else(stranger, |caller| format!("{:?} {caller}", caller.how())));
         request.extensions_mut().insert(asker);
         if let Some(caller) = caller {
@@ -191,6 +194,7 @@ impl Gate {
     ///
     /// *Errors*: changes are refused at present, or the call could not be recorded. Nothing was done.
     async fn begin(&self, row: Option<&Row>, entry: Option<Entry>) -> Result<Option<Entry>, Refusal> {
+        // Rows without a record change nothing, so they are answered while changes are held, too.
         let (Some(row), Some(entry)) = (row, entry) else { return Ok(None) };
         // Changes are held back while the node runs on an older version of its state; the refusal is recorded.
         if !row.is_read_only()
@@ -222,10 +226,12 @@ impl Gate {
             }
         };
         // Rates are limited by caller, or by address where there is none, before anything is authorized.
+        // Processes at the socket belong to root or the daemon's user, and are not limited.
         if let Some(Peer::Remote(from)) = peer {
             let who = caller.as_ref().map_or_else(|| format!("address {}", from.ip()), Caller::to_string);
             self.rates.admit(&who, caller.is_some(), Instant::now()).map_err(nobody)?;
         }
+        // An unknown path is not open, so its existence is not told to clients without a login.
         let is_open = row.is_some_and(Row::is_open);
         let Some(caller) = caller else {
             if is_open {
@@ -273,6 +279,7 @@ impl Gate {
         }
         // A page that polls in the background must not keep an unattended session alive.
         let asked = changes || !headers.contains_key(BACKGROUND_HEADER);
+        // An expired cookie is no error, because its browser has to be able to log in again.
         let login = cookie(headers).and_then(|cookie| self.people.login_of(cookie, asked));
         Ok(login.map(|(login, role)| Caller {
             name: login.user.to_string(),

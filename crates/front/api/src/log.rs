@@ -44,6 +44,7 @@ impl LastLines {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let from = kept.lines.len().saturating_sub(limit);
         let lines: Vec<String> = kept.lines.range(from..).cloned().collect();
+        // Every kept line was counted as written, so the difference cannot wrap.
         DaemonLog { time: control::now(), before: kept.written - lines.len() as u64, lines }
     }
 

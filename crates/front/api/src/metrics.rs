@@ -46,6 +46,7 @@ fn node(text: &mut Text, status: &StatusReport) {
     let about = [("version", status.version.as_str()), ("node", node), ("io", engine.io.as_str())];
     text.family("blockyard_build_info", Kind::Gauge, "The daemon's version, node and I/O engine.").sample(&about, 1);
     let mut problems = text.family("blockyard_problems", Kind::Gauge, "Active problems by severity.");
+    // With a sample also for none, so that a rule of Prometheus finds a zero.
     for (word, severity) in [("warning", Severity::Warning), ("critical", Severity::Critical)] {
         let count = status.problems.iter().filter(|problem| problem.severity == severity).count();
         problems.sample(&[("severity", word)], count);
@@ -62,6 +63,7 @@ fn node(text: &mut Text, status: &StatusReport) {
     ] {
         text.family(name, kind, help).sample(&[], value);
     }
+    // A family without samples is left out.
     if !status.confinement.is_empty() {
         let help = "1 if the sandbox measure is active, else 0.";
         let mut family = text.family("blockyard_confinement", Kind::Gauge, help);
@@ -83,6 +85,7 @@ fn node(text: &mut Text, status: &StatusReport) {
     ] {
         text.family(name, Kind::Gauge, help).sample(&[], value.bytes());
     }
+    // A kernel without PSI reports no pressure.
     if let Some(percent) = memory.pressure_percent {
         let help = "Share of the last 10 seconds with tasks stalled on memory (PSI).";
         text.family("blockyard_memory_pressure_ratio", Kind::Gauge, help).sample(&[], f64::from(percent) / 100.0);
@@ -104,6 +107,7 @@ pub(crate) fn pools(text: &mut Text, pools: &[PoolReport]) {
         Some(f64::from(u8::from(pool.state == model::PoolState::Healthy)))
     });
     each("blockyard_pool_serves", "1 while a pool is online.", &|pool| {
+        // States are ordered by severity, and from `Failed` on a pool is offline.
         Some(f64::from(u8::from(pool.state < model::PoolState::Failed)))
     });
     each("blockyard_pool_waits", "1 while a closed pool waits for its disks.", &|pool| {
@@ -165,6 +169,7 @@ fn members(text: &mut Text, pools: &[PoolReport]) {
             }
         }
     };
+    // Prometheus expects base units, so times are in seconds.
     let seconds = |us: u64| float(us) / 1e6;
     each("blockyard_member_latency_seconds", "Moving average of the latency of a member.", &|latency| {
         vec![
@@ -360,6 +365,7 @@ fn process(text: &mut Text) {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // The command name in parentheses may contain anything; the fields from number 3 on follow it.
     let fields: Vec<&str> = stat.rsplit_once(") ").map_or_else(Vec::new, |(_, rest)| rest.split(' ').collect());
+    // Numbers as in proc(5), where the first of these fields has number 3.
     let field = |number: usize| fields.get(number - 3).and_then(|field| field.parse::<u64>().ok());
     // Times in `/proc` are in hundredths of a second (`USER_HZ`), whatever the kernel uses internally.
     if let (Some(user), Some(system)) = (field(14), field(15)) {

@@ -55,6 +55,7 @@ fn operation(table: &'static [Row], row: &Row, schemas: &mut Schemas) -> Value {
     if row.is_tagged {
         responses["304"] = json!({ "description": "Not modified: the entity tag still matches." });
     }
+    // By reference, or the document would repeat every refusal for every row.
     for (status, name) in refusals(row, &taken, is_conditional) {
         responses[status.as_str()] = json!({ "$ref": format!("#/components/responses/{name}") });
     }
@@ -126,6 +127,7 @@ fn tag(row: &Row) -> &str {
 
 fn parameters(row: &Row, taken: &RowInput, is_conditional: bool) -> Vec<Value> {
     // The parameter is named like the placeholder in the path.
+    // A placeholder with a star matches the rest of the path, slashes included.
     let named = row.path.find('{').map(|at| row.path[at..].trim_start_matches(['{', '*']));
     let name = named.and_then(|rest| rest.split('}').next()).zip(taken.name.as_ref());
     let in_path = name.map(|(name, schema)| json!({ "name": name, "in": "path", "required": true, "schema": schema }));

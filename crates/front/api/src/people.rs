@@ -81,6 +81,7 @@ impl Users {
     ///
     /// *Errors*: `ASKED_TOO_OFTEN` while another failed login from there, or of this user, is being delayed.
     fn begin_attempt(&self, address: IpAddr, user: &Name) -> Result<Attempt<Name>, Refusal> {
+        // By the monotonic clock, which nobody can set.
         self.throttle.begin(address, user, self.since.elapsed()).ok_or_else(|| {
             let hint = "wait for the response to the previous attempt";
             Refusal::new(code::ASKED_TOO_OFTEN, "too many failed logins", hint)
@@ -100,6 +101,7 @@ impl Users {
         // Before anything expensive: an attempt that is refused costs nothing.
         let attempt = self.begin_attempt(address, name)?;
         let registry = self.store.now();
+        // From a snapshot, which stays as it is while the hash is computed.
         let user = registry.users.get(name);
         let kept = user.and_then(|user| user.password.as_ref());
         // For an unknown user the hash is computed as well, so that the duration does not reveal which users exist.
@@ -112,6 +114,7 @@ impl Users {
                 return Err(Refusal::new(code::SECOND_FACTOR_WANTED, "a second factor is required", hint));
             }
             (true, Some(factor), Some(number)) if self.number_is_good(name, factor, number) => None,
+            // The password was right, so this reveals nothing new.
             (true, ..) => Some("the one-time code is wrong"),
             (false, ..) => Some("wrong user name or password"),
         };
@@ -144,6 +147,7 @@ impl Users {
 
     /// Checks a code of the second factor and marks it as used.
     fn number_is_good(&self, name: &Name, factor: &SecondFactor, number: &str) -> bool {
+        // Checked and marked under one lock, so that two logins cannot use one code.
         let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
         let step = totp::step_of(factor.secret.expose(), number, now().unix(), steps.get(name).copied());
         step.map(|step| steps.insert(name.clone(), step)).is_some()
@@ -252,6 +256,7 @@ impl Users {
             }
             None => None,
         };
+        // Before `kept` is moved into the registry.
         let ends = kept.is_some() || role.is_some();
         self.store.change(|registry| {
             if let Some(role) = role {
@@ -270,6 +275,7 @@ impl Users {
         // A role or password that was changed must not be in use by an older session.
         if ends {
             self.logins.end_others(name, own);
+            // An open link could replace the new password.
             self.links.forget(name);
         }
         self.user(name)
@@ -339,6 +345,7 @@ impl Users {
     pub(crate) fn confirm_second_factor(&self, login: &Login, number: &str) -> Result<UserReport, Refusal> {
         let mut offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
         let secret = offered.get(&login.user).cloned();
+        // No code of an offered factor was used before.
         let step = secret.as_ref().and_then(|secret| totp::step_of(secret.expose(), number, now().unix(), None));
         let (Some(secret), Some(step)) = (secret, step) else {
             let hint = "send the current code of the authenticator app; if it shows none, start the enrollment again";

@@ -16,6 +16,7 @@ impl Problem {
         match refusal.code {
             code::METHOD_UNKNOWN => return StatusCode::METHOD_NOT_ALLOWED,
             code::CHANGED_SINCE => return StatusCode::PRECONDITION_FAILED,
+            // The request was meant for another server (RFC 9110 §15.5.20).
             code::HOST_NAME_UNKNOWN => return StatusCode::MISDIRECTED_REQUEST,
             code::MEDIA_TYPE => return StatusCode::UNSUPPORTED_MEDIA_TYPE,
             code::REQUEST_TOO_LARGE => return StatusCode::PAYLOAD_TOO_LARGE,

@@ -92,6 +92,7 @@ pub fn description() -> String {
 pub fn row_of(method: &Method, path: &str) -> Option<&'static Row> {
     // HEAD is answered like GET, without the body.
     let method = if *method == Method::HEAD { Method::GET.as_str() } else { method.as_str() };
+    // Rows are found by their path below the base.
     let path = if AT_ROOT.contains(&path) { format!("{}{path}", crate::row::BASE) } else { path.to_owned() };
     FOUND.iter().find(|((at, by), _)| *at == path && *by == method).map(|(_, row)| *row)
 }

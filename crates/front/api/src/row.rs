@@ -125,6 +125,7 @@ impl Row {
 
     /// Marks a row that needs no authentication.
     pub(crate) fn open(mut self) -> Self {
+        // Logging in changes nothing durable, and is needed to accept an older state.
         self.open = true;
         self.while_held = true;
         self
@@ -220,6 +221,7 @@ where
     H::Output: Serialize + JsonSchema,
 {
     let run = move |control, mut question| {
+        // Parsed before the future is made, which then owns all that it needs.
         let called = handler.call(control, &mut question);
         pending(async move { json_response(StatusCode::OK, Envelope::of(noun, called?.await?)) })
     };

@@ -81,6 +81,7 @@ pub fn listen(path: &Path) -> Result<Listening, Refusal> {
     let listener = UnixListener::bind(path).map_err(|error| refused(&error))?;
     // The mode keeps other users out; each request is checked by its peer credentials as well.
     let private = fs::set_permissions(path, fs::Permissions::from_mode(0o600)).and_then(|()| fs::metadata(path));
+    // The owner of the file is the user of the daemon, whom the gate admits.
     let owner = private.map_err(|error| refused(&error))?.uid();
     Ok(Listening { listener: Some(listener), path: path.to_path_buf(), owner, web: None, log: LastLines::default() })
 }
@@ -101,6 +102,7 @@ pub async fn serve(
     let listener = listening.listener.take().expect("a listening socket is served once");
     let core = control.core.clone();
     let web = listening.web.take();
+    // Before anything is served, so that each request can be recorded.
     let audit = Arc::new(Audit::open(control.clone()));
     let auditing = tokio::spawn(audit.clone().watch());
     let alerts = Arc::new(alert::Alerts::open(control.clone())?);
@@ -121,6 +123,7 @@ pub async fn serve(
     let (stopping, stopped) = tokio::sync::oneshot::channel();
     let stop = async move {
         stop.await;
+        // Ends streams, which would otherwise use up the drain time.
         core.announce_stop();
         end_web.send_replace(true);
         // The receiver lives as long as the `select!` below, so this cannot fail.
@@ -147,6 +150,7 @@ pub async fn serve(
     {
         tracing::error!(%error, "the console failed unexpectedly");
     }
+    // Awaited rather than aborted, because it withdraws the registration at its end.
     if tokio::time::timeout(DRAIN, registering).await.is_err() {
         tracing::warn!("the iSNS server does not respond; the registration will expire");
     }

@@ -1,7 +1,7 @@
 //! Live data as server-sent events.
 //!
-//! *Source*: WHATWG HTML, "Server-sent events". A `moment` event comes every second with a `control::live::Moment`; an
-//! `event` event comes for each new entry of the event list, with a `model::Event` and its number as the ID.
+//! *Source*: WHATWG HTML, "Server-sent events". A `rates` event comes every second with a `control::live::LiveRates`;
+//! an `event` event comes for each new entry of the event list, with a `model::Event` and its number as the ID.
 
 use axum::body::Body;
 use control::live::{LiveRates, RateSubscription};
@@ -93,6 +93,7 @@ fn put(text: &mut String, name: &str, id: Option<u64>, data: &impl Serialize) {
 }
 
 fn cut(moment: &LiveRates, most: usize) -> LiveRates {
+    // The rates are shared by all clients, so each cuts a copy of its own.
     let mut moment = moment.clone();
     moment.volumes.truncate(most);
     moment.hosts.truncate(most);

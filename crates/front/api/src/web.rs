@@ -156,6 +156,7 @@ impl Web {
         loop {
             sleep(SHORTAGE_LOOK).await;
             if descriptors::are_short() {
+                // A few each second, so that no more are closed than needed.
                 self.connections.end_idle(16);
             }
         }
@@ -214,6 +215,7 @@ impl Web {
     }
 
     async fn bind(&self, control: &Control, at: usize) -> TcpListener {
+        // Addresses are never removed, so the index stays valid.
         let address = self.addresses()[at].address;
         let subject = Subject::new(SubjectKind::Portal, &address);
         loop {
@@ -292,6 +294,7 @@ impl Web {
         acceptor: TlsAcceptor,
         mut ending: watch::Receiver<bool>,
     ) {
+        // The address that was reached is a name of the array for this connection.
         let Ok(to) = stream.local_addr() else { return };
         let connection = Arc::new(connection);
         let ready = async {
@@ -379,6 +382,7 @@ impl Web {
     ///
     /// *Source*: RFC 9112 §3.2.
     fn admit_host(&self, request: &Request<Incoming>, to: SocketAddr) -> Result<(), Refusal> {
+        // A value that is no text counts as an unknown name.
         let mut headers = request.headers().get_all(header::HOST).iter().map(|value| value.to_str().unwrap_or(""));
         let named = match (headers.next(), headers.next()) {
             (Some(host), None) => host,

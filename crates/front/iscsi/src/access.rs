@@ -96,6 +96,7 @@ impl AccessView {
     #[must_use]
     pub fn host_of(&self, initiator: &str, address: IpAddr) -> Option<&Host> {
         let initiator: Iqn = initiator.parse().ok()?;
+        // An IPv4 host on a dual-stack socket has a mapped address, while networks are written as IPv4.
         self.index().host_of(&self.access, &initiator, address.to_canonical())
     }
 
@@ -119,6 +120,7 @@ impl AccessView {
             let (unit, read_only) = (presentation.volume_id, presentation.read_only);
             let (home, stand_in) = match self.homes.get(&unit) {
                 Some(&home) => (home, false),
+                // Nothing is known of the volume, neither a home nor an absence, so its LUN is left out.
                 None => self.absence(unit).map(|_| (STAND_INS_HOME, true))?,
             };
             let entry = LunEntry { unit, home, read_only, stand_in };
@@ -183,6 +185,7 @@ impl AccessView {
         let portals = &self.access.portals;
         // A portal with the exact address takes precedence over one that listens on the wildcard address.
         let found = portals.iter().find(is_it).or_else(|| portals.iter().find(is_wild));
+        // A portal that is not in the access table has the default policy.
         found.map(|portal| portal.policy.clone()).unwrap_or_default()
     }
 
@@ -198,6 +201,7 @@ impl AccessView {
             portals.retain(|(_, policy)| !policy.drained);
         }
         let reached = canonical(reached);
+        // The sorting also makes equal portals adjacent for `dedup`.
         portals.sort_by_key(|(address, _)| (*address != reached, *address));
         portals.dedup();
         portals
@@ -230,6 +234,7 @@ impl AccessView {
         match others.is_empty() {
             false => Placement::OneOf(others),
             true if own.drained => Placement::Nowhere,
+            // A front portal without data portals serves its sessions itself.
             true => Placement::Here,
         }
     }
@@ -273,6 +278,7 @@ impl AccessView {
     }
 
     fn index(&self) -> &Index {
+        // Built by the first shard that looks something up, and shared by all others with the snapshot.
         self.index.get_or_init(|| Index::of(&self.access))
     }
 }

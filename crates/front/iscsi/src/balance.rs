@@ -116,10 +116,12 @@ impl Balancer {
         for candidate in candidates {
             let of = |one: &&Counted<'_>| one.portal == candidate.address;
             let total: u64 = sessions.iter().filter(of).map(|one| one.bytes).sum();
+            // The first sample has no predecessor, so no bytes count yet.
             let (since, before, recent) = self.bytes.entry(candidate.address).or_insert((now, total, 0));
             let passed = now.since(*since);
             if passed >= WINDOW {
                 // Scaled to the length of one window, regardless of the time since the latest sample.
+                // The total shrinks when a session of the portal ends.
                 let moved = u128::from(total.saturating_sub(*before)) * WINDOW.as_millis() / passed.as_millis();
                 (*since, *before, *recent) = (now, total, u64::try_from(moved).unwrap_or(u64::MAX));
             }
@@ -138,6 +140,7 @@ pub(crate) fn surplus(
 ) -> Vec<NexusName> {
     let mut counts: BTreeMap<SocketAddr, u64> = candidates.iter().map(|one| (one.address, 0)).collect();
     for one in sessions {
+        // Sessions on portals that are no candidates do not count.
         if let Some(count) = counts.get_mut(&one.portal) {
             *count += 1;
         }
@@ -151,8 +154,10 @@ pub(crate) fn surplus(
     loop {
         // After the move, the source must not be less loaded relative to its weight than the destination.
         let fits = |from: SocketAddr, to: SocketAddr, counts: &BTreeMap<SocketAddr, u64>| {
+            // No underflow: only sessions on a portal with a count above zero are tried.
             from != to && (counts[&from] - 1) * weight(to) >= (counts[&to] + 1) * weight(from)
         };
+        // Fixed point, as in `choose`, so that small counts differ by weight.
         let target = counts.keys().copied().min_by_key(|&address| (counts[&address] << 20) / weight(address));
         // Each round moves one session to the least loaded portal, until no move improves the distribution.
         let Some(to) = target else { return asked };
@@ -161,6 +166,7 @@ pub(crate) fn surplus(
         });
         let Some(at) = next else { return asked };
         let one = left.swap_remove(at);
+        // Both portals are keys of `counts`.
         *counts.get_mut(&one.portal).expect("it is a candidate") -= 1;
         *counts.get_mut(&to).expect("it is a candidate") += 1;
         // One session per initiator at a time, so that its other paths continue.

@@ -53,6 +53,7 @@ impl<W: World> CoalescedEvents<W> {
         let (subject, what, how) = told();
         raise(&self.world, &self.events, self.code, subject.clone(), format!("{what}: {how}"));
         causes.insert(cause.to_owned(), Cause { subject, what, more: 0 });
+        // The borrow ends before the task is spawned, because the task borrows the map itself.
         drop(causes);
         // One timer task for each tracked cause; it removes the cause after an interval without occurrences.
         self.world.spawn(self.count(cause.to_owned()));
@@ -67,9 +68,11 @@ impl<W: World> CoalescedEvents<W> {
         async move {
             loop {
                 world.sleep(SUMMARY_INTERVAL).await;
+                // The source was dropped: no summary follows.
                 let Some(causes) = causes_left.upgrade() else { return };
                 let mut causes = causes.borrow_mut();
                 let Some(known) = causes.get_mut(&cause).filter(|known| known.more > 0) else {
+                    // The next occurrence is a first one again, and is raised immediately.
                     causes.remove(&cause);
                     return;
                 };

@@ -2,8 +2,8 @@
 //!
 //! A round receives once from each connection, passes the bytes to the state machine, executes the commands, and sends
 //! the responses with one vectored write per connection. Rounds repeat until no work is left or the quantum is used up
-//! (`turns`). The loop starts with a single connection that logs in; a connection that joins an existing session is
-//! transferred to it at the end of its login.
+//! (`scheduling`). The loop starts with a single connection that logs in; a connection that joins an existing session
+//! is transferred to it at the end of its login.
 
 mod admission;
 mod commands;
@@ -216,7 +216,7 @@ where
                 Event::Closed(reason) => {
                     self.log_end(reason);
                     self.report_denied_login(reason);
-                    // A delayed negative answer keeps its slot until the delay is over; see `sit_out_penalty`.
+                    // A delayed negative answer keeps its slot until the delay is over; see `wait_for_delay`.
                     if self.answer_delay.is_none() {
                         (self.login_slot, self.attempt) = (None, None);
                     }
@@ -245,6 +245,7 @@ where
 
     /// True when all reinstated sessions of this nexus have ended.
     fn poll_predecessors(&mut self, cx: &mut Context<'_>) -> bool {
+        // A receiver is ready once the predecessor has dropped its sender.
         self.predecessors.retain(|gone| gone.poll_receive(cx).is_pending());
         self.predecessors.is_empty()
     }
@@ -284,6 +285,7 @@ where
                         self.gone.push(gone);
                     }
                 }
+                // The sender in the notice is dropped after this arm, when the connection is closed.
                 Notice::CloseConnection { cid, .. } => self.close_connection(cid),
                 // The filter of the capture is evaluated for each connection.
                 Notice::Record(tape) => self.record(&tape),

@@ -109,6 +109,7 @@ impl<W: World> FrontEnd for IscsiFront<W> {
     }
 
     fn close_portals(&self) {
+        // Dropping a portal closes its socket.
         self.portals.borrow_mut().clear();
     }
 
@@ -152,6 +153,7 @@ impl<W: World> IscsiFront<W> {
         let held = self.volumes.borrow().values().filter(|it| !it.serves).map(|it| it.id).collect();
         let access = self.access.borrow().clone();
         let view = Arc::new(AccessView::new(access, homes, held, self.links.borrow().clone()));
+        // One shard after another; sessions are told only after the last one.
         for home in 0..self.shard.limits.shards {
             let view = view.clone();
             let follow = async move |shard: Rc<IscsiShard<W>>| {
@@ -161,6 +163,7 @@ impl<W: World> IscsiFront<W> {
                 }
                 shard.set_access(view);
             };
+            // A shard that has stopped has no sessions to tell.
             self.shard.call(home, follow).await;
         }
         // Returns only after all sessions have applied the snapshot: an unmapped volume is then no longer visible to

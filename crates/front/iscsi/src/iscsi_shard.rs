@@ -203,6 +203,7 @@ impl<W: World> IscsiShard<W> {
 
     /// Puts the unit into service.
     pub fn serve(&self, unit: Rc<ScsiUnit<W>>) {
+        // States first, so that no command finds the unit without them.
         self.set_port_groups(unit.clone());
         self.units.borrow_mut().insert(unit.unit.id, unit);
     }
@@ -230,6 +231,7 @@ impl<W: World> IscsiShard<W> {
         let RemoteCommand { entry, command: ran, back } = errand;
         let _ = match self.unit_at(&entry) {
             None => back.send(scsi_unit::answer_closed_unit(ran)),
+            // Most commands complete at once and need no task of their own.
             Some(unit) => match scsi_unit::run_fast_path(&unit, ran.as_fast_path()) {
                 Some(end) => back.send(Completed { task: ran.task, clock: ran.clock, result: end }),
                 None => {

@@ -73,6 +73,7 @@ impl Logins {
 
     /// Marks the login as having sent a request.
     pub(crate) fn asked(&mut self, id: u64) {
+        // Missing when the login was evicted meanwhile.
         if let Some(login) = self.under_way.get_mut(&id) {
             login.has_asked = true;
         }
@@ -97,7 +98,7 @@ impl Logins {
         }
     }
 
-    /// Evicts the oldest login that matches `may`: one without a request first, then one older than [`PATIENCE`].
+    /// Evicts the oldest login that matches `may`: one without a request first, then one older than [`EVICTION_AGE`].
     /// `None` when no login may be evicted.
     fn make_room(&mut self, may: impl Fn(&Login) -> bool, now: Time) -> Option<()> {
         let here = || self.under_way.iter().filter(|(_, login)| may(login) && !login.is_held);

@@ -96,6 +96,7 @@ impl Recordings {
     }
 
     fn running(&self) -> MutexGuard<'_, Running> {
+        // No operation leaves the state inconsistent, so a panic of another thread does not invalidate it.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -252,6 +252,7 @@ impl Registry {
         }
         let id = SessionId(table.next_session);
         table.next_session += 1;
+        // The loop ends, because `sessions_max` is below the number of handles.
         loop {
             let tsih = table.next_tsih;
             // TSIH 0 is reserved for the login of a new session (RFC 7143 §11.12.6).
@@ -292,6 +293,7 @@ impl Registry {
     #[must_use]
     pub fn choose(&self, nexus: &NexusName, candidates: &[Candidate], by: Balance, now: Time) -> Option<SocketAddr> {
         let mut table = self.lock();
+        // Split, because the sessions are read while the balancer changes.
         let Table { sessions, balancer, .. } = &mut *table;
         let sessions = counted(sessions);
         balancer.look(candidates, &sessions, now);

@@ -48,6 +48,7 @@ impl ReplacedLuns {
     /// volume there.
     #[inline]
     pub(crate) fn withholds(&self, number: u16, unit: VolumeId) -> bool {
+        // Common case first: no LUN was replaced.
         !self.former.is_empty() && self.former.get(&number).is_some_and(|former| former.unit != unit)
     }
 

@@ -31,7 +31,7 @@ const BYTES_BESIDE_OTHERS: usize = 1 << 20;
 pub struct Scheduler {
     /// Session that ran last, and the start of its uninterrupted series of quanta.
     latest: Cell<Option<(SessionId, Time)>>,
-    /// Sleep count of the shard at the start of the latest quantum, from [`shard::World::rests`].
+    /// Sleep count of the shard at the start of the latest quantum, from [`shard::World::idle_count`].
     rests: Cell<u64>,
 }
 
@@ -47,12 +47,13 @@ pub struct Quantum {
 }
 
 impl Scheduler {
-    /// Starts a quantum of `session`. `rests` counts how often the shard has slept ([`shard::World::rests`]). A
+    /// Starts a quantum of `session`. `rests` counts how often the shard has slept ([`shard::World::idle_count`]). A
     /// connection that has not logged in has no session.
     pub fn begin(&self, session: Option<SessionId>, now: Time, rests: u64) -> Quantum {
         let is_alone = session.is_some_and(|session| self.was_alone(session, now));
         // The shard slept since the latest quantum, so no request was in transit and the host most likely waits for
         // responses.
+        // Recorded only for a session, so that a login does not hide a sleep from it.
         let has_slept = session.is_some() && self.rests.replace(rests) != rests;
         // Both conditions are required: partial responses cost several busy sessions up to a third of their IOPS.
         Quantum { end: now + QUANTUM, is_alone, is_awaited: is_alone && has_slept }
@@ -61,6 +62,7 @@ impl Scheduler {
     /// True when no other session had a quantum in the last [`ALONE`].
     fn was_alone(&self, session: SessionId, now: Time) -> bool {
         match self.latest.get() {
+            // `since` is the start of the series, not the time of the latest quantum.
             Some((latest, since)) if latest == session => now.since(since) >= ALONE,
             // Another session ran in between: the series starts over.
             _ => {

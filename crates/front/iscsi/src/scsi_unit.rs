@@ -113,7 +113,7 @@ impl DataDirection {
         }
     }
 
-    /// Data-out length of a command that transfers none: see [`End::needed`].
+    /// Data-out length of a command that transfers none: see [`CommandResult::needed`].
     pub fn of_nothing(self) -> Option<u64> {
         (self == Self::Out).then_some(0)
     }
@@ -127,6 +127,7 @@ fn needed_by(cdb: scsi::Cdb, shape: &scsi::Shape, way: DataDirection) -> Option<
         (DataDirection::In, _) => None,
         (DataDirection::Neither, Ok(need)) if need.data_in > 0 => None,
         (_, Ok(need)) => Some(need.data_out),
+        // A command with an invalid CDB transfers nothing.
         (_, Err(_)) => Some(0),
     }
 }
@@ -140,8 +141,10 @@ pub(crate) async fn run<W: World>(unit: Rc<ScsiUnit<W>>, ran: PendingCommand) ->
     // Evaluated before the execution, because the capacity can change while the command waits.
     let needed = needed_by(command.cdb, &unit.logical_unit.shape(), way);
     let cdb = command.cdb;
+    // Numbered at the start, so that a trace shows the order of arrival.
     let number = unit.tracer.begin();
     let outcome = unit.logical_unit.execute(nexus, command).await;
+    // Read at once: the next task of this shard may change the reservations.
     if outcome.status == Status::ReservationConflict {
         unit.tell_of_conflict(nexus, cdb);
     }
@@ -187,6 +190,7 @@ pub(crate) fn run_fast_path<W: World>(unit: &ScsiUnit<W>, brief: FastPathCommand
 
 /// Answers a command for a unit that no longer exists.
 pub(crate) fn answer_closed_unit(ran: PendingCommand) -> Completed {
+    // REPORT LUNS is answered by the session, so no inventory is needed here.
     let outcome = scsi::no_unit::execute(ran.command.cdb, &[]);
     let end = CommandResult { outcome, written: 0, needed: ran.direction.of_nothing(), ended: ran.clock.began };
     Completed { task: ran.task, clock: ran.clock, result: end }
@@ -221,6 +225,7 @@ impl<W: World> ScsiUnit<W> {
     ) {
         self.nexuses.borrow_mut().insert(nexus, initiator.name.clone());
         self.logical_unit.attach(nexus, initiator, Rc::new(port));
+        // After `attach`, which creates the nexus that both settings belong to.
         self.logical_unit.set_pending_data(nexus, incoming);
         self.logical_unit.set_read_only(nexus, read_only);
     }

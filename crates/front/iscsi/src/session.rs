@@ -102,6 +102,7 @@ impl<W: World> Session<W> {
             let _ = old.notices.send(Notice::Close { gone });
             is_gone
         });
+        // Collected here: the iterator is lazy, and the notices must be sent now.
         let predecessors = predecessors.collect();
         let mut session = Self {
             id,
@@ -173,11 +174,12 @@ impl<W: World> Session<W> {
     }
 
     /// Answers a command for a LUN without an accessible unit: either nothing is mapped, or another volume than the
-    /// initiator knows (see [`Replaced`]).
+    /// initiator knows (see [`ReplacedLuns`]).
     #[cold]
     pub(crate) fn answer_absent(&mut self, lun: u64, cdb: scsi::Cdb) -> Outcome {
         let shown = scsi::Lun(lun).number().and_then(|number| Some((number, self.luns.get(&number)?.unit)));
         match shown {
+            // Once for each change: the guard marks the report as done.
             Some((number, unit)) if self.replaced.take_report_due(number, unit) => {
                 scsi::no_unit::replaced(cdb, &self.lun_numbers())
             }
@@ -327,6 +329,7 @@ impl<W: World> Session<W> {
                         self.run_on_home(entry, move |unit| unit.inventory_changed(nexus, entry.read_only));
                     }
                     reach.redirect(entry);
+                    // The order by LUN is kept, because the LUN is unchanged.
                     self.attached.push((number, reach));
                 }
                 // A unit under another LUN is attached again at first use, or after REPORT LUNS if the LUN was

@@ -72,6 +72,7 @@ fn create_unit<W: World>(shard: &Rc<IscsiShard<W>>, unit: Rc<Unit<W>>) -> ScsiUn
     let parse = || PersistentState::parse(&found).expect("the engine has asked whether it is understood");
     let kept = handed_over.unwrap_or_else(parse);
     let unit = logical(shard, unit);
+    // Before any nexus is attached, as `restore` requires.
     unit.logical_unit.restore(kept);
     unit
 }

@@ -45,6 +45,7 @@ impl<W: World> UnitRoute<W> {
 
     #[cold]
     fn look_up(&mut self, shard: &IscsiShard<W>) {
+        // Only a unit of this shard is cached; those of other shards are never touched from here.
         let here = shard.unit_at(&self.entry).filter(|_| self.entry.home == shard.index);
         self.unit = here.as_ref().map_or_else(Weak::new, Rc::downgrade);
         self.looked_up = Some(shard.units.changes());

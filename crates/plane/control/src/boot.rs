@@ -73,6 +73,7 @@ impl Control {
     /// Refuses to start with an empty state where a disk carries a pool last owned by a node of this machine:
     /// hosts would lose their volumes to a new array. Pools of other machines do not count.
     async fn refuse_with_own_pools(&self) -> Result<(), Refusal> {
+        // Without a machine ID, as in some containers, no pool can be attributed to this machine.
         let Some(machine) = machine_id::read() else { return Ok(()) };
         let folders: BTreeSet<PathBuf> = self.core.settings.disk_search.iter().cloned().collect();
         let Some((path, pool, node)) = search::owned_by(&self.core.engine, &folders, machine).await else {

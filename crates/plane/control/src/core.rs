@@ -138,6 +138,7 @@ impl Core {
         let Some(refusal) = self.hold() else { return Ok(self.state_report()) };
         // The pending records of an older version are stale: a pool that was being created then may hold data
         // now, so nothing may be wiped because of them.
+        // Under the hold this changes the state in memory only; `accept` writes it.
         self.commit(&turn, |state| state.pending.clear())?;
         self.store.accept()?;
         let node = Subject::new(SubjectKind::Node, &self.settings.node);

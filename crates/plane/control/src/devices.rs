@@ -94,6 +94,7 @@ impl Devices {
             _ => None,
         });
         let ours: Vec<(String, BackingIdentity)> =
+            // A path that leads nowhere cannot be one of the found devices.
             disks.chain(backed).filter_map(|(name, path)| Some((name, BackingIdentity::at(path)?))).collect();
         let known = |path: &Path| {
             let medium = BackingIdentity::at(path)?;

@@ -112,6 +112,7 @@ fn space_of(path: &Path) -> Option<(u64, u64, u64)> {
         system.f_blocks > 0 && !system.f_flag.contains(StatVfsMountFlags::RDONLY)
     })?;
     // `st_blocks` counts units of 512 bytes, whatever the block size of the file system.
+    // Preallocation can give a file more blocks than its length needs.
     let lacks = file.len().saturating_sub(file.blocks() * 512);
     Some((file.dev(), lacks, system.f_bavail.saturating_mul(system.f_frsize)))
 }

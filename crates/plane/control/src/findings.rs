@@ -167,6 +167,7 @@ fn paths(sessions: &[SessionReport], portals: &[PortalReport]) -> Vec<Finding> {
         .filter(|portal| portal.state == PortalState::Open && portal.policy.role != PortalRole::Front)
         .count();
     let mut reached: BTreeMap<&str, BTreeSet<SocketAddr>> = BTreeMap::new();
+    // A discovery session carries no I/O.
     for session in sessions.iter().filter(|session| session.kind == SessionKind::Normal) {
         let host = session.host.as_ref().map_or(session.initiator.as_str(), |host| host.as_str());
         reached.entry(host).or_default().insert(session.portal);

@@ -71,7 +71,7 @@ impl Health {
             .state()
             .disks
             .iter()
-            // The array that exports a remote disk sees to its health.
+            // The array that exports a remote disk monitors its health.
             .filter(|(_, it)| it.remote.is_none())
             .map(|(name, record)| (name.clone(), PathBuf::from(&record.path)))
             .collect();

@@ -131,6 +131,7 @@ pub(crate) fn losses(before: &State, next: &State, sessions: &[SessionReport]) -
     for session in sessions.iter().filter(|session| session.kind == SessionKind::Normal) {
         let Some(target) = session.target.as_deref() else { continue };
         let (from, to) = (was.host_of(session), is.host_of(session));
+        // A portal may change its group, so the tags of both states count.
         let tags = (before.tag_at(session.portal), next.tag_at(session.portal));
         let place = ((from, to), target, tags);
         let loses = known.entry(place).or_insert_with(|| lost(before, next, place));

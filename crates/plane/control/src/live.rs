@@ -1,6 +1,6 @@
 //! Live rates: the difference of two samples of the counters, a second apart.
 //!
-//! One task samples for all clients, and only while there is one. Idle objects are left out of a [`Moment`], so
+//! One task samples for all clients, and only while there is one. Idle objects are left out of [`LiveRates`], so
 //! that ten thousand idle volumes cost nothing to send.
 
 mod cause;

@@ -59,6 +59,7 @@ impl Memory {
     pub(crate) async fn check(&self, found: &MemoryLimits, most: u64, now: u64) -> Result<u64, Refusal> {
         let strain = MemoryPressure::measure(found);
         let next = next_bytes(most, now, &strain);
+        // Before the report, which never shows a size that the data plane has refused.
         if next != now {
             self.core.engine.done(Order::SetReadCache { bytes: next }).await?;
         }

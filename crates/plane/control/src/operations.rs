@@ -59,6 +59,7 @@ impl Operations {
     ///
     /// *Errors*: it is not running, or cannot be cancelled.
     pub async fn cancel(&self, id: &OperationId) -> Result<(), Refusal> {
+        // Distinguishes an operation that has ended from one that cannot be canceled.
         let operation = self.report(id).await?;
         match id.kind {
             OperationKind::Scrub => self.scrubs.stop(&id.of.parse::<Name>()?).await,

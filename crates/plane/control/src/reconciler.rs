@@ -255,6 +255,7 @@ impl Reconciler {
             };
             self.core.raise(code, Subject::pool(name), sentence);
         }
+        // A pool that is imported again starts without a state of before.
         seen.retain(|name, _| pools.iter().any(|pool| pool.name == *name));
     }
 }

@@ -81,6 +81,7 @@ impl Recording {
             }
         }
         if self.is_over {
+            // A clock before 1970 counts as 1970.
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
             self.unread.extend(self.file.end(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX), told.lost));
         }

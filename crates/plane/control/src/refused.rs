@@ -1,7 +1,8 @@
 //! Persistence of denied logins across restarts.
 //!
-//! The data plane counts them, and the control plane writes them down: at most once per [`EVERY`], because an
-//! initiator may retry endlessly, and when the daemon stops. A daemon that is killed loses the last [`EVERY`].
+//! The data plane counts them, and the control plane writes them down: at most once per [`WRITE_INTERVAL`],
+//! because an initiator may retry endlessly, and when the daemon stops. A daemon that is killed loses the last
+//! interval.
 
 use crate::core::Core;
 use model::{Order, Refusal, RefusedLogin, code};
@@ -44,6 +45,7 @@ impl RefusedLogins {
     ///
     /// *Errors*: the data plane is gone.
     pub(crate) async fn remember(&self) -> Result<(), Refusal> {
+        // A history alone must not keep the daemon from starting.
         let logins = self.kept().unwrap_or_else(|refusal| {
             tracing::warn!(%refusal, "the saved list of denied logins is discarded");
             Vec::new()

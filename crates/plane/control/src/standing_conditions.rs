@@ -55,7 +55,7 @@ pub(crate) fn of(code: EventCode) -> Option<StandingCondition> {
         event::UNFLUSHED_LOST => by_hand(
             &[],
             "missing unflushed writes",
-            "check the file system on it, set write=through with blockyard volume set, then run blockyard alert acknowledge",
+            "check the file system on it, use blockyard volume set --write-policy through, then run blockyard alert acknowledge",
         ),
         event::RESHAPE_STOPPED => until(
             &[event::RESHAPE_BEGAN, event::RESHAPE_ENDED],

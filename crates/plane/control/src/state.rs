@@ -184,6 +184,7 @@ impl PoolRecord {
     pub(crate) fn order(&self, whole: bool) -> Order {
         let ReadOnlyRecord { force, accept_log_loss, key } = self.read_only.clone().unwrap_or_default();
         let (read_only, key) = (self.read_only.is_some(), key.map(|key| key.secret));
+        // Confirmed, because a pool on record is not new to this node, and no part of a split pool is chosen.
         Order::OpenPool { id: self.id, force, accept_log_loss, read_only, key, whole, keep: None, confirmed: true }
     }
 }
@@ -363,6 +364,7 @@ impl State {
         for record in &self.presentations {
             self.hosts_of(&record.host).for_each(|host| seen.entry(host).or_default().push(record));
         }
+        // Without the pseudo-host the data plane would get presentations to a host that it does not have.
         let is_open = self.everyone_host().is_some();
         let open = self.presentations.iter().filter(move |record| is_open && self.is_everyone(&record.host));
         let of_host = |(host, records): (_, Vec<_>)| records.into_iter().map(move |record| (host, record));

@@ -1,6 +1,6 @@
 //! Durable store of the desired state.
 //!
-//! Each version of the state is one file with a checksum of its own ([`sheet`]), and so is each version of the
+//! Each version of the state is one file with a checksum of its own ([`file_format`]), and so is each version of the
 //! documents beside it and each run of events. A state of the largest array is some megabytes, so a change
 //! writes it whole: a read returns one value that was the state at one instant, never a mixture, and never one
 //! that a disk has corrupted. Where the latest version is damaged, an older one is served and the store is
@@ -133,6 +133,7 @@ impl Store {
             hold,
             findings: read.findings,
         };
+        // Version 0 means that no file of the state was found.
         let is_new = current.version == 0;
         // A key file that existed before is not remembered here, and so never removed.
         let begun = is_new.then(|| made.then_some(key_path));
@@ -178,6 +179,7 @@ impl Store {
             None => NodeId::from_random(random()?),
         };
         next.node = Some(id);
+        // From the second start on nothing differs, and so nothing is written.
         self.commit(next)?;
         Ok(NodeIdentity { id, name: name.clone(), boot_instance: self.boot_instance()?, machine: machine_id::read() })
     }
@@ -280,6 +282,7 @@ impl Store {
         let mut current = self.current();
         let access = next.access_part() != current.state.access_part();
         let version = current.version + 1;
+        // The file names its own version as the latest, which it becomes by this write.
         let header = Header { state: version, access, ..self.header(&current, STATE, version) };
         self.folder.write(&header, &body)?;
         (current.version, current.state) = (version, Arc::new(next));
@@ -318,6 +321,7 @@ impl Store {
         // The lock file tells two daemons on one boot apart: its device and inode are unique while the lock is
         // held.
         let mut seat = boot.to_bytes();
+        // Eight bytes each, so both together fill the token.
         let place = device.to_le_bytes().into_iter().chain(inode.to_le_bytes());
         seat.iter_mut().zip(place).for_each(|(byte, of_file)| *byte ^= of_file);
         Ok(seat)
@@ -348,6 +352,7 @@ impl Current {
 /// Refuses to create an empty state where there was one.
 fn refuse_lost_state(dir: &Path, key: &Path) -> Result<(), Refusal> {
     let audit = dir.join(AUDIT);
+    // An empty folder proves nothing.
     let has_records = fs::read_dir(&audit).is_ok_and(|mut entries| entries.next().is_some());
     let left = if has_records { &audit } else { key };
     // A key that is configured elsewhere may have been put there in advance; only one inside the directory
@@ -367,6 +372,7 @@ fn refuse_lost_state(dir: &Path, key: &Path) -> Result<(), Refusal> {
 /// Loads the key that the state names. A new key is created only for a new state, or where secrets are given
 /// up.
 fn load_key(path: &Path, read: &read::Read, opening: &StoreOptions) -> Result<NodeKey, Refusal> {
+    // A clone, because the walk over the secrets is made to change them.
     let mut known = node_key::keys_of(&mut read.state.clone())?;
     // Headers name the key even where the state contains no secret.
     known.extend(read.keys.iter().cloned());

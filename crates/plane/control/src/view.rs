@@ -189,7 +189,7 @@ impl AuthReport {
 }
 
 impl fmt::Display for ProofReport {
-    /// Writes a verb phrase, such as `proves itself as web`.
+    /// Writes a verb phrase, such as `authenticates as web`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(user) = &self.chap_user else { return f.write_str("needs no authentication") };
         let may = if self.chap_demand == Some(Demand::Offered) { "may authenticate" } else { "authenticates" };

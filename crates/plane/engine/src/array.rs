@@ -50,10 +50,12 @@ pub(crate) async fn open_disk_as<W: World>(
 ) -> Result<Disk<W>, Refusal> {
     let device = inspect::open_as(&shard.remotes, path, read_only, force).await?;
     let world = shard.world.clone();
+    // Counted below the interruptible layer: an operation that its caller has left still occupies the disk.
     let counted = Counted::new(Overlay::new(device), move || world.now());
     let device = AbandonableDevice::new(counted, shard.run_clock(), spawn_on(&shard.world));
     // Registered before anything is sent to the disk: it must not be opened again while an operation is in flight.
     shard.remotes.landings().watch(path, device.in_flight());
+    // The fence lies above: a write that waits for the lease was not sent to the disk, so it cannot land late.
     Ok(Rc::new(GroupCommit::new(Fenced::new(device))))
 }
 

@@ -144,6 +144,7 @@ impl<W: World> Conductor<W> {
             Ok(opening) => self.shard.world.clone().spawn(async move {
                 let opened = self.open_pool(opening).await;
                 let is_open = opened.is_ok();
+                // Answered first, because continuing the copies may take long.
                 call.answer(opened.map(Report::Pool));
                 // Copies that waited for this pool continue.
                 if is_open {
@@ -216,6 +217,7 @@ impl<W: World> Conductor<W> {
                 self.clone_snapshot(new).await.map(Report::Volume)
             }
             Order::RollBack { snapshot, in_use } => self.roll_back(snapshot, *in_use).await.map(Report::Volume),
+            // Changes of front ends are forwarded in the same place as their queries, but in this queue.
             _ => self.answer(order).await,
         }
     }
@@ -229,6 +231,7 @@ impl<W: World> Conductor<W> {
     fn choose_home(&self) -> usize {
         assert!(self.shard.index < self.shard.limits.shards, "a home is one of the shards");
         let home = self.next_home.get() % self.shard.limits.shards;
+        // Open volumes are never moved, so an even spread at creation is all the balance there is.
         self.next_home.set(home + 1);
         home
     }

@@ -107,6 +107,7 @@ impl<D> Counted<D> {
     fn note_latency(&self, took: Duration, reads: bool) {
         let mut counts = self.latencies[usize::from(reads)].borrow_mut();
         let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        // `bucket_of` puts every latency into one of `BUCKETS`, so the index exists.
         let bucket = &mut counts[bucket_of(us)];
         *bucket += 1;
         // Halving all buckets keeps their proportions and lets recent operations dominate.

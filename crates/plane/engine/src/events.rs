@@ -62,6 +62,7 @@ impl Events {
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
+        // A thread that panicked leaves the queue valid: no change of it stops half way.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

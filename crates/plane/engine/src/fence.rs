@@ -1,6 +1,7 @@
 //! Fence that blocks writes to the disks of a pool when the pool is, or may be, owned by another node.
 //!
-//! Opened by the heartbeats of `pool::own`, consulted before each write to a disk. The rules are in `cluster::Lease`.
+//! Opened by the heartbeats of `pool::ownership`, consulted before each write to a disk. The rules are in
+//! `cluster::Lease`.
 
 use block::{BlockDevice, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
 use cluster::{Admission, Lease};
@@ -19,6 +20,7 @@ pub struct Fence {
 impl Fence {
     /// Creates the fence of a pool that was claimed just now.
     pub fn new(now: impl Fn() -> Time + 'static) -> Rc<Self> {
+        // The claim was written just now, which counts as the first heartbeat.
         let lease = RefCell::new(Lease::new(now()));
         Rc::new(Self { now: Box::new(now), lease, changed: Signal::default() })
     }
@@ -32,6 +34,7 @@ impl Fence {
 
     /// Closes the fence permanently: no write is admitted again.
     pub fn close(&self) {
+        // Waiting writes are refused now and not after their timeout.
         self.lease.borrow_mut().revoke();
         self.changed.raise();
     }
@@ -113,6 +116,7 @@ impl<D: BlockDevice> BlockDevice for Fenced<D> {
     }
 
     async fn flush(&self, after: Written) -> Result<Stable, IoError> {
+        // A flush brings nothing new to the disk, only what the fence has admitted.
         self.device.flush(after).await
     }
 

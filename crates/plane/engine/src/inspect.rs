@@ -33,6 +33,7 @@ pub(crate) async fn inspect_disk<W: World>(
     }
     disks.landings().admit(path)?;
     let disk = disks.open(path, OpenMode::Inspect).await?;
+    // Another initiator has registered: reads would work, but the disk cannot become a member.
     if let Some(key) = disk.foreign_key() {
         return Err(remote::reserved(path, key));
     }
@@ -67,8 +68,10 @@ async fn within_deadline<W: World, D: BlockDevice + 'static, T>(
     device: D,
     work: impl AsyncFnOnce(&AbandonableDevice<D>) -> T,
 ) -> Result<T, Refusal> {
+    // A clock of its own, advanced below: that of the shard runs only while a pool has a disk open.
     let (world, clock) = (disks.world(), RunClock::default());
     let disk = AbandonableDevice::new(device, clock.clone(), spawn_on(world));
+    // After a timeout, operations of this inspection may land late like those of a member.
     disks.landings().watch(path, disk.in_flight());
     // The deadline is on silence, not on the total time: a slow disk that keeps answering is not given up.
     let silent = async {
@@ -96,6 +99,7 @@ async fn look(disk: &impl BlockDevice, path: &str, identity: DiskIdentity) -> Re
         Contents::Blank if probe.has_residue => Label::Foreign { description: UNKNOWN_DATA.to_owned() },
         Contents::Blank => Label::None,
         Contents::Foreign(what) => Label::Foreign { description: what.to_owned() },
+        // Not ours to overwrite, although a later version of this program wrote it.
         Contents::Newer { sentence, .. } => Label::Foreign { description: sentence },
         Contents::Damaged => Label::Damaged,
         Contents::Member(member) => Label::PoolMember {
@@ -138,6 +142,7 @@ fn owner(mark: &cluster::Claim) -> LabelOwner {
 
 /// Hardware identity of the disk at `path`, as reported by the system.
 pub(crate) fn identify<W: World>(world: &W, path: &str) -> DiskIdentity {
+    // A file has no hardware, and an identity that cannot be read hinders nothing.
     let facts = world.describe_disk(path).unwrap_or_default();
     DiskIdentity {
         serial: facts.serial,
@@ -175,6 +180,7 @@ pub(crate) async fn open_as<W: World>(
     read_only: bool,
     force: bool,
 ) -> Result<MemberDisk<W>, Refusal> {
+    // A late write of an earlier opening would overwrite what the pool writes from now on.
     disks.landings().admit(path)?;
     if RemoteAddress::is_remote(path) {
         // Looking at a remote disk registers no reservation key.

@@ -27,6 +27,7 @@ const _: () = assert!(OPERATIONS.len() <= u8::MAX as usize, "the number of an op
 
 /// Index into [`OPERATIONS`] of each operation code.
 const OPERATION_OF: [u8; 256] = {
+    // Codes without an entry of their own count as the last operation.
     let mut table = [OPERATIONS.len() as u8 - 1; 256];
     let mut operation = 0;
     while operation < OPERATIONS.len() {
@@ -92,6 +93,7 @@ impl Latencies {
         for (histogram, (operation, _)) in self.0.iter().zip(OPERATIONS) {
             let kind = match operation {
                 _ if operation.starts_with("READ ") => &mut took.reads,
+                // Without WRITE SAME, whose duration depends on the number of blocks and not on their transfer.
                 _ if operation.starts_with("WRITE (") => &mut took.writes,
                 _ => &mut took.others,
             };

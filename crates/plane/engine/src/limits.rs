@@ -117,5 +117,6 @@ impl Limits {
 /// Seven eighths of the cache; one eighth is for the maps of volumes.
 fn read_cache_bytes_per_shard(cache_bytes: u64, shards: usize) -> u64 {
     assert!(shards > 0, "an engine has a shard");
+    // Divided first, so that no product can overflow.
     cache_bytes / shards as u64 / 8 * 7
 }

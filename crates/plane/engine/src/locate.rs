@@ -37,6 +37,7 @@ pub(crate) fn light<W: World>(world: &W, disk: &DiskName, path: &str, on: bool) 
 /// nothing.
 pub(crate) async fn blink<W: World>(world: &W, disk: &impl BlockDevice, seconds: u64) {
     let until = world.now() + Duration::from_secs(seconds.min(BLINK_SECONDS_MAX));
+    // At least one, because the place is computed modulo this.
     let places = (disk.geometry().blocks.0 / READ_BLOCKS).max(1);
     let mut place = 0;
     while world.now() < until {

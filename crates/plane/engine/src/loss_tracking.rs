@@ -147,6 +147,7 @@ impl Losses {
 
     /// Number of listed blocks within `extent`.
     fn within(&self, extent: Extent) -> u64 {
+        // Runs do not overlap each other, so no block is counted twice.
         overlapping(&self.runs.borrow(), extent).iter().map(|run| run.intersection(extent).len.0).sum()
     }
 
@@ -198,6 +199,7 @@ impl<D: BlockDevice + 'static> LossTrackingArray<D> {
             Ok(_) => self.losses.remove(extent),
             // Other errors may pass, for example when a member returns; only a medium error means lost data.
             Err(error) if error.kind == IoErrorKind::Medium => {
+                // The error may cover more than the read; only blocks that were asked for are entered.
                 self.losses.suspect(error.extent.intersection(extent));
             }
             Err(_) => {}
@@ -205,6 +207,7 @@ impl<D: BlockDevice + 'static> LossTrackingArray<D> {
     }
 
     fn note_written(&self, start: Lba, bytes: usize, written: &Result<Written, IoError>) {
+        // After a failed write the blocks may have no valid content, so they stay listed.
         if written.is_ok() {
             self.losses.remove(Extent::new(start.0, bytes as u64 / u64::from(raid::BLOCK_BYTES)));
         }
@@ -253,12 +256,14 @@ impl<D: BlockDevice + 'static> BlockDevice for LossTrackingArray<D> {
     }
 
     async fn flush(&self, after: Written) -> Result<Stable, IoError> {
+        // Not gated: a flush brings no new data.
         self.array.flush(after).await
     }
 
     async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
         self.admit_write().await?;
         let discarded = self.array.discard(extent).await;
+        // The host has given up the content, so it is no loss any more.
         if discarded.is_ok() {
             self.losses.remove(extent);
         }

@@ -45,6 +45,7 @@ pub(crate) struct FoundState<'a> {
 
 impl FoundState<'_> {
     fn is_older_than(&self, known: &PoolMembership) -> bool {
+        // One current disk is enough: commits go to every member that takes part.
         let has_current = known.current.iter().any(|disk| self.current.contains(&disk.id));
         // Without writes a higher generation proves nothing, so such a part is judged by its disks (ADR 27).
         self.generation < known.generation || (self.is_unwritten && !has_current && !known.current.is_empty())
@@ -135,6 +136,7 @@ impl Memberships {
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
+        // A thread that panicked leaves the table valid: no change of it stops half way.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -27,6 +27,7 @@ impl OverlayBudget {
     fn take(&self, bytes: u64) -> bool {
         // A request is granted in full or not at all.
         let rest = |left: u64| left.checked_sub(bytes);
+        // Relaxed: the counter guards no other memory.
         self.left_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, rest).is_ok()
     }
 
@@ -168,6 +169,7 @@ impl<D: BlockDevice> BlockDevice for Overlay<D> {
     }
 
     async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        // Refusals are noted only while writes reach the disk: they tell whether it can be opened for writing.
         let Some(memory) = self.memory.get() else { return self.note(self.device.write(start, data).await) };
         let extent = self.device.geometry().extent_of(start, data.len())?;
         self.keep(memory, extent, &data).map(|()| Written::attest())
@@ -183,6 +185,7 @@ impl<D: BlockDevice> BlockDevice for Overlay<D> {
     async fn flush(&self, after: Written) -> Result<Stable, IoError> {
         match self.memory.get() {
             None => self.device.flush(after).await,
+            // Recovery waits for its flushes; hosts cannot write, so nothing durable is promised to them.
             Some(_) => Ok(Stable::attest()),
         }
     }

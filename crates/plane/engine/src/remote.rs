@@ -69,6 +69,7 @@ impl Logins {
     /// Sets the login parameters of the disk at `path`, which need not have a name yet.
     pub fn learn_unnamed(&self, path: &str, login: RemoteLogin) {
         let mut known = self.known();
+        // A disk that was added before keeps its name, under which its events are raised.
         let name = known.disks.get(path).and_then(|(name, _)| name.clone());
         known.disks.insert(path.to_owned(), (name, login));
     }
@@ -79,6 +80,7 @@ impl Logins {
     }
 
     fn known(&self) -> MutexGuard<'_, RemoteLogins> {
+        // A thread that panicked leaves the table valid: no change of it stops half way.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -117,6 +119,7 @@ impl<W: World> RemoteDisks<W> {
         // Closed disks are dropped here, so that both lists stay as long as the number of open disks.
         self.open.borrow_mut().retain(|(_, disk)| disk.strong_count() > 0);
         self.closing.borrow_mut().retain(|closing| !closing.has_ended());
+        // Kept beside the disk: its logout goes on after the last handle was dropped.
         self.closing.borrow_mut().push(disk.closing());
         // An inspection ends at once and appears in no report of paths.
         if usage != OpenMode::Inspect {
@@ -164,10 +167,12 @@ impl<W: World> RemoteDisks<W> {
         // The lock is released before anything below can fail or log.
         drop(known);
         let unfit = |what: &str| Refusal::new(code::IQN_INVALID, format!("{what} is not an iSCSI name"), "");
+        // Set by `conduct` before it takes the first order, and no disk is opened before that.
         let node = node.expect("the conductor has said which node this is");
         let initiator = initiator_name(&node);
         let initiator = IscsiName::parse(&initiator).map_err(|_| unfit(&initiator))?;
         let target = IscsiName::parse(address.target.as_str()).map_err(|_| unfit(address.target.as_str()))?;
+        // Without stored parameters the login is tried without authentication.
         let login = login.unwrap_or_default();
         let mut config = DiskConfig::new(address.portals, target, address.lun, initiator, node.id.to_bytes());
         config.auth = auth(&login)?;
@@ -231,6 +236,7 @@ fn auth(login: &RemoteLogin) -> Result<InitiatorAuth, Refusal> {
     // Mutual CHAP needs credentials of the initiator as well, so without these there is no authentication.
     let Some(own) = &login.proof.own else { return Ok(InitiatorAuth::None) };
     let target = login.proof.mutual.as_ref().map(credential).transpose()?;
+    // RFC 7143, 12.1.3: CHAP with MD5 is the algorithm that every target implements.
     InitiatorAuth::chap(credential(own)?, target, Algorithm::Md5).map_err(|why| invalid(why.to_string()))
 }
 

@@ -36,7 +36,7 @@ pub struct ShardSeed<W: World> {
     peers: Peers<Job<ShardContext<W>>>,
 }
 
-/// Creates the tickets of all shards of one daemon.
+/// Creates the seeds of all shards of one daemon.
 #[must_use]
 pub fn shard_seeds<W: World>(limits: Limits) -> Vec<ShardSeed<W>> {
     assert!(limits.shards > 0, "an engine has a shard");
@@ -157,6 +157,7 @@ impl<W: World> ShardContext<W> {
                 while clock.holders() > 2 {
                     clock.step(&world).await;
                 }
+                // No await since the holders were counted, so no disk gets a clock that stands still.
                 is_running.set(false);
             });
         }

@@ -137,6 +137,7 @@ impl<W: World> Unit<W> {
             Some(volume) => volume.replace(change).await?,
             None => change.await?,
         };
+        // After the change: hosts that read at once must get the new content.
         self.notify(|face| face.content_replaced());
         Ok(changed)
     }
@@ -151,6 +152,7 @@ impl<W: World> Unit<W> {
     /// *Errors*: the error of the device below, or `Unsupported` for `back` without a log device; the write policy then
     /// stays as it was, and all other settings apply.
     pub async fn set_policy(&self, policy: VolumePolicy) -> Result<(), IoError> {
+        // Removability concerns the logical unit alone, so it applies to volumes without a pool as well.
         self.notify(|face| face.set_removable(policy.removable));
         // Volumes without a pool have neither a cache nor limits.
         let Some(volume) = self.store.policed() else { return Ok(()) };
@@ -207,6 +209,7 @@ impl<W: World> Unit<W> {
 
     /// True if the unit is thin provisioned.
     pub fn is_thin(&self) -> bool {
+        // Devices that are allocated in full report no space; see `PoolVolume`.
         block::BlockDevice::space(&*self.store).is_some()
     }
 
@@ -294,6 +297,7 @@ impl<W: World> Unit<W> {
         let device = &*self.store;
         let geometry = block::BlockDevice::geometry(device);
         let policy = self.policy.get();
+        // Everything that a stand-in needs to answer hosts as the unit did (ADR 25).
         UnitAttributes {
             size: Size::new(geometry.bytes()),
             block_bytes: geometry.block_bytes,
@@ -342,6 +346,7 @@ impl<W: World> SanitizeGuard<W> {
         if unit.faces().iter().any(|face| face.is_being_sanitized()) {
             return None;
         }
+        // No await since the check: a SANITIZE that starts from here on finds the guard.
         unit.spared.set(unit.spared.get() + 1);
         Some(Self(unit))
     }

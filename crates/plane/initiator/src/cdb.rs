@@ -49,6 +49,7 @@ pub fn test_unit_ready(lun: Lun) -> Command {
 /// INQUIRY: standard data, or the VPD page `page`.
 #[must_use]
 pub fn inquiry(lun: Lun, page: Option<u8>) -> Command {
+    // Also fits the one-byte allocation length of SPC-2.
     const BYTES: u16 = 252;
     // 0x12 is INQUIRY; byte 1 is EVPD.
     let mut cdb = [0; 16];
@@ -98,6 +99,7 @@ fn transfer(operation: u8, lba: u64, blocks: u32) -> Cdb {
 /// READ (16) of `blocks` blocks from `lba`, `bytes` in total.
 #[must_use]
 pub fn read(lun: Lun, lba: u64, blocks: u32, bytes: usize) -> Command {
+    // Old bytes cannot leak: the caller takes the buffer only if the target has filled all of it.
     command(lun, transfer(0x88, lba, blocks), None, DataIn::Into(Buf::recycled(bytes)))
 }
 

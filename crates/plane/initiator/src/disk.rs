@@ -64,6 +64,7 @@ impl<W: World> RemoteDisk<W> {
             paths.give_up().await;
             return Err(error);
         }
+        // Neither fails: a path is checked against both before it is installed.
         let unit = paths.unit.get().ok_or(OpenError::NoUnit(paths.config.lun))?;
         let factor = unit.factor(block_bytes)?;
         let (geometry, transfer_blocks_max) = (unit.geometry(block_bytes, factor), unit.transfer_blocks_max(factor));
@@ -115,6 +116,7 @@ impl<W: World> RemoteDisk<W> {
     /// Splits `extent` into pieces of one command each.
     fn pieces(&self, extent: Extent) -> impl Iterator<Item = Extent> + use<W> {
         let (most, end) = (self.transfer_blocks_max, extent.end().0);
+        // `step_by` panics at zero, which `open` has excluded.
         let starts = (extent.start.0..end).step_by(usize::try_from(most).unwrap_or(usize::MAX));
         starts.map(move |start| Extent::new(start, most.min(end - start)))
     }
@@ -184,6 +186,7 @@ impl<W: World> BlockDevice for RemoteDisk<W> {
             let from = (piece.start.0 - start.0) as usize * block_bytes;
             data.slice(from..from + piece.len.0 as usize * block_bytes)
         };
+        // Pieces do not overlap, so the target may carry them out in any order.
         let writes = self.pieces(extent).map(|piece| self.write_piece(piece, part(piece)));
         try_join_all(writes).await.map_err(|error| error.at(extent))?;
         Ok(Written::attest())
@@ -202,6 +205,7 @@ impl<W: World> BlockDevice for RemoteDisk<W> {
         }
         // Counted before the command is sent: writes acknowledged while it runs are not covered by it.
         let (covered, lun) = (self.paths.written(), self.paths.lun);
+        // Not held back by the fence of a lost path: a flush changes no block.
         if let Err(kind) = io::run(&self.paths, false, 0, || cdb::synchronize_cache(lun)).await {
             // A failed flush is never retried into success, so the disk fails.
             self.paths.fail("SYNCHRONIZE CACHE failed");
@@ -223,6 +227,7 @@ impl<W: World> BlockDevice for RemoteDisk<W> {
             let piece = Extent { start: Lba(at), len: Blocks(most.min(end - at)) };
             let (lba, blocks) = self.lba(piece);
             let lun = self.paths.lun;
+            // As a write: an UNMAP that a lost path carries out late would destroy newer data.
             let done = io::run(&self.paths, true, 0, || cdb::unmap(lun, lba, blocks)).await;
             done.map_err(|kind| IoError::new(kind, extent))?;
             at += piece.len.0;

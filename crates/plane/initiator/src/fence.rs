@@ -103,8 +103,9 @@ impl<W: World> Fence<W> for UnitFence {
     async fn end_writes(&self, living: &Session<W>, key: u64, lost: LostPath) -> Result<FenceMethod, FenceError> {
         match *self {
             Self::Reset { lun } => reset(living, lun).await,
+            // Keys are drawn at random: where both paths drew the same, its removal would end the living path.
+            Self::Reservation { lun, .. } if key == lost.key => reset(living, lun).await,
             Self::Reservation { lun, survives } => {
-                assert_ne!(key, lost.key, "a path is fenced by another registration than its own");
                 let preempt = cdb::reserve_out(lun, ReserveOut::PreemptAndAbort, key, lost.key, survives);
                 let done = run_within(living, || clone_of(&preempt), END_LIMIT).await?;
                 match outcome::of(&done) {
@@ -243,6 +244,7 @@ async fn unregister<W: World>(session: &Session<W>, lun: Lun, key: u64, survives
 
 /// Sends REGISTER AND IGNORE EXISTING KEY; key zero removes the registration.
 async fn set_key<W: World>(session: &Session<W>, lun: Lun, key: u64, survives: bool) -> Result<(), FenceError> {
+    // The existing key is zero: this service action ignores the field.
     let command = || cdb::reserve_out(lun, ReserveOut::RegisterAndIgnore, 0, key, survives);
     let done = run_until(session, command, ANSWER_LIMIT, |done| cannot_store(&done.sense)).await?;
     match outcome::of(&done) {
@@ -328,6 +330,7 @@ async fn run_until<W: World>(
             // Conditions that are reported once: the command is repeated immediately.
             Outcome::RetryNow(_) if tries < TRIES_MAX => {}
             Outcome::RetryLater if tries < TRIES_MAX => session.pause(BUSY_PAUSE).await,
+            // The last of too many attempts ends here as well: the caller reports its status.
             _ => return Ok(done),
         }
     }

@@ -116,6 +116,7 @@ impl Login {
             portal,
             target,
             initiator,
+            // Type 10b, random format (RFC 7143 §11.12.5), with a fixed value.
             isid: Isid([0x80, 0, 0, 0, 0, 1]),
             auth: InitiatorAuth::None,
             digests: DigestOffer::Accepted,
@@ -134,6 +135,7 @@ impl Login {
         login.auth = self.auth.clone();
         (login.offer.header_digest, login.offer.data_digest) = (self.digests, self.digests);
         login.offer.connections_max = self.connections_max;
+        // A silent target is given up after the interval and the wait for the ping: twice this time.
         let (idle_interval, answer_timeout) = (self.ping_interval, self.ping_interval);
         Config { tasks_max: self.tasks_max, idle_interval, answer_timeout, ..Config::new(login) }
     }
@@ -148,7 +150,7 @@ pub async fn log_in<W: World>(world: &W, login: &Login) -> Result<LoggedIn<W::St
     let until = world.now() + login.time_limit;
     let config = Rc::new(login.config());
     let mut portal = login.portal;
-    for _ in 0..REDIRECTS_MAX {
+    for _ in 0..=REDIRECTS_MAX {
         let (stream, machine) = connect_until(world, config.clone(), portal, (until, login.time_limit)).await?;
         match enter(world, stream, machine, portal, (until, login.time_limit)).await? {
             Ok(entered) => return Ok(entered),
@@ -207,6 +209,7 @@ pub async fn enter<W: World>(
     (until, limit): (Time, Duration),
 ) -> Result<Result<LoggedIn<W::Stream>, String>, LoginError> {
     loop {
+        // Events first: a login that has ended at its deadline counts.
         match machine.poll_event() {
             Some(Event::FullFeature(negotiated)) => return Ok(Ok(LoggedIn { stream, machine, negotiated, portal })),
             Some(Event::Moved(address)) => return Ok(Err(address)),

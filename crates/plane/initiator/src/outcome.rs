@@ -65,10 +65,12 @@ pub fn of(done: &Completion) -> Outcome {
     match done.status {
         GOOD | CONDITION_MET => Outcome::Done,
         BUSY | TASK_SET_FULL => Outcome::RetryLater,
+        // Another nexus has aborted the command, and the unit reports that (TAS in the control mode page).
         TASK_ABORTED => Outcome::RetryNow(Attention::Other),
         RESERVATION_CONFLICT => Outcome::ReservationConflict,
         // CHECK CONDITION with unreadable sense data: the command is retried, never taken as done.
         CHECK_CONDITION => ParsedSense::parse(&done.sense).map_or(Outcome::RetryLater, |sensed| of_sense(&sensed)),
+        // INTERMEDIATE and ACA ACTIVE cannot occur: no command here is linked or sets NACA.
         _ => Outcome::Failed(IoErrorKind::Medium),
     }
 }

@@ -98,6 +98,7 @@ pub fn port_group(page: &[u8]) -> Option<u16> {
     let mut rest = page.get(4..)?;
     while let &[_, kind, _, len, ref behind @ ..] = rest {
         let (body, next) = behind.split_at(usize::from(len).min(behind.len()));
+        // The association need not be checked: this type exists for target ports only.
         if kind & 0x0f == TARGET_PORT_GROUP {
             return at(body, 2).map(u16::from_be_bytes);
         }
@@ -140,6 +141,7 @@ pub fn model(page: &[u8]) -> Option<String> {
 /// True when the peripheral device type is a disk and a unit is connected (qualifier 0).
 #[must_use]
 pub fn is_disk(page: &[u8]) -> bool {
+    // One byte has both: the qualifier in its upper three bits, the type below.
     page.first() == Some(&0)
 }
 
@@ -169,12 +171,14 @@ pub fn write_cache(page: &[u8]) -> Option<bool> {
     let descriptors = usize::from(u16::from_be_bytes(at(page, 6)?));
     // The header has 8 bytes, and block descriptors may precede the page although DBD was set.
     let mode = page.get(8_usize.checked_add(descriptors)?..)?;
+    // The upper two bits of the page code byte are PS and SPF.
     (mode.first()? & 0x3f == 0x08).then_some(mode.get(2)? & 0x04 != 0)
 }
 
 /// Returns the access state of `group` in REPORT TARGET PORT GROUPS data.
 #[must_use]
 pub fn access_state(page: &[u8], group: u16) -> Option<AccessState> {
+    // RETURN DATA LENGTH precedes the descriptors.
     let mut rest = page.get(4..)?;
     loop {
         let state = rest.first()? & 0x0f;

@@ -81,7 +81,7 @@ struct Handle(Rc<Link>);
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // The last clone of the session is gone: closed without a logout.
+        // The last clone of the session was dropped: closed without a logout.
         self.0.machine.borrow_mut().close();
         self.0.wake();
     }
@@ -160,6 +160,7 @@ impl<W: World> Session<W> {
         command: Command,
         named: impl FnOnce(TaskId),
     ) -> Result<Completion, SessionError> {
+        // UNMAP and PERSISTENT RESERVE OUT have a parameter list, so they count as writes as well.
         let writes = command.data_out.is_some();
         let mut command = Some(command);
         let submit = || {
@@ -171,6 +172,7 @@ impl<W: World> Session<W> {
             submitted.map_err(|back| command = Some(back)).ok().map(Ok)
         };
         let task = self.link.room.wait(submit).await?;
+        // No await until `answer` has registered the task, so its completion cannot come before.
         named(task);
         match self.answer(task, writes).await? {
             Answer::Completed(completion) => Ok(completion),
@@ -407,6 +409,7 @@ impl<W: World> Driver<W> {
             }
             Ok(moved) => moved,
             Err(_) => {
+                // A broken stream gives no more input, as one that the peer has closed.
                 machine.handle_peer_closed();
                 true
             }

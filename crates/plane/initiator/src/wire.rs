@@ -72,6 +72,7 @@ pub fn send<S: Stream, M: Machine>(cx: &mut Context<'_>, stream: &S, machine: &m
         machine.gather(&mut slices);
         shorten(&mut slices, room);
         let sent = stream.poll_write(cx, &slices);
+        // The slices borrow the machine, which records the transfer next.
         drop(slices);
         let Poll::Ready(sent) = sent else { break };
         let len = sent?;
@@ -94,6 +95,7 @@ pub fn exchange<W: World, M: Machine>(
     send(cx, stream, machine)?;
     let into = machine.receive_into();
     if into.is_empty() {
+        // The machine has ended: the caller has to handle its events.
         return Ok(true);
     }
     match stream.poll_read(cx, into) {
@@ -118,6 +120,7 @@ pub async fn turn<W: World, M: Machine>(
     let mut timer = pin!(until.map(|until| world.sleep_until(until)));
     poll_fn(|cx| {
         let moved = exchange(cx, world, stream, machine)?;
+        // Polled whenever nothing moved, so that the timer can wake this task.
         let due = !moved && timer.as_mut().as_pin_mut().is_some_and(|timer| timer.poll(cx).is_ready());
         if moved || due { Poll::Ready(Ok(())) } else { Poll::Pending }
     })

@@ -61,6 +61,7 @@ fn any(bytes: &[u8]) -> Option<(Element<'_>, &[u8])> {
         _ => return None,
     };
     let (content, rest) = rest.split_at_checked(length)?;
+    // `rest` is the end of `bytes`, so the difference is the length of the element.
     let whole = bytes.get(..bytes.len() - rest.len())?;
     Some((Element { tag, content, whole }, rest))
 }
@@ -84,6 +85,7 @@ fn time(element: Element<'_>) -> Option<Timestamp> {
     let part = |range: std::ops::Range<usize>| digits.get(range);
     let (year, month, day) = (part(0..4)?, part(4..6)?, part(6..8)?);
     let (hour, minute, second) = (part(8..10)?, part(10..12)?, part(12..14)?);
+    // The parser of `Timestamp` refuses dates that do not exist.
     format!("{year}-{month}-{day}T{hour}:{minute}:{second}Z").parse().ok()
 }
 

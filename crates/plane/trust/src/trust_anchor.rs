@@ -84,6 +84,7 @@ pub fn pin_of(certificate: &[u8]) -> Option<String> {
 fn pin_from(text: &str) -> Result<String, Refusal> {
     // The prefix is optional on input.
     let digits = text.strip_prefix("sha256:").unwrap_or(text).to_ascii_lowercase();
+    // In lower case, as `pin` writes them: pins are compared as text.
     if digits.len() == 64 && digits.bytes().all(|c| c.is_ascii_hexdigit()) {
         return Ok(format!("sha256:{digits}"));
     }
@@ -121,6 +122,7 @@ impl ServerCertVerifier for Pinned {
     ) -> Result<ServerCertVerified, Error> {
         // The key is compared, not the certificate: name and validity do not matter, and the pin survives a renewal
         // with the same key.
+        // A pin is public, so the comparison need not take constant time.
         match pin_of(end_entity) {
             Some(pin) if pin == self.pin => Ok(ServerCertVerified::assertion()),
             other => {
@@ -145,6 +147,7 @@ impl ServerCertVerifier for Pinned {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
+        // Proves that the server has the private key: anybody can present a pinned certificate.
         verify_tls13_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
     }
 

@@ -192,6 +192,7 @@ impl WriteLog {
         self.0.closing.set(true);
         self.0.work.raise();
         self.0.released.raise();
+        // Also for callers that wait for a failure to be recorded: a closed log records none.
         self.0.done.raise();
     }
 
@@ -274,6 +275,7 @@ impl Shared {
 /// Units of the ring that fit on `device`.
 fn ring_units(device: &impl BlockDevice) -> Result<u64, LogError> {
     let units = device.geometry().bytes() / UNIT_BYTES as u64;
+    // A device smaller than the two anchors has no ring.
     let ring = units.saturating_sub(format::RING_START);
     // A smaller ring could not hold several batches and the reserve.
     if ring < format::RING_UNITS_MIN { Err(LogError::TooSmall { units_min: format::RING_UNITS_MIN }) } else { Ok(ring) }

@@ -64,6 +64,7 @@ struct Leading<'a, D> {
 impl<D> Drop for Leading<'_, D> {
     fn drop(&mut self) {
         self.close();
+        // Before the waiters are woken, because they look for orphans again.
         self.merged.orphans.borrow_mut().retain(|orphan| !Rc::ptr_eq(orphan, &self.batch));
         if self.batch.outcome.get().is_none() {
             self.batch.outcome.set(Some(Outcome::Abandoned));
@@ -99,6 +100,7 @@ impl<D: BlockDevice> Merged<D> {
     pub fn new(device: D) -> Self {
         let (turn, counters) = (Cell::new(0), Cell::default());
         let (open, orphans) = (RefCell::default(), RefCell::default());
+        // No write starts at `u64::MAX`, so unused entries match none.
         Self { device, ends: Cell::new([u64::MAX; STREAMS]), turn, open, orphans, counters }
     }
 
@@ -115,6 +117,7 @@ impl<D: BlockDevice> Merged<D> {
     /// Waits until no write of `extent` is in flight whose caller was dropped.
     async fn orphans_done(&self, extent: Extent) {
         loop {
+            // The borrow ends before the wait, during which the list changes.
             let orphan = {
                 let orphans = self.orphans.borrow();
                 let over = |batch: &Batch| Extent::new(batch.start, batch.end.get() - batch.start).overlaps(extent);
@@ -144,6 +147,7 @@ impl<D: BlockDevice> Merged<D> {
         let open = self.open.borrow();
         let batch = open.iter().find(|batch| batch.end.get() == extent.start.0)?;
         let geometry = self.device.geometry();
+        // Rounded down to whole stripes, so that the bound of a batch never lies within one.
         let unit = MERGED_BYTES_MAX.max(u64::from(geometry.optimal_bytes)) / u64::from(geometry.optimal_bytes).max(1)
             * u64::from(geometry.optimal_bytes);
         // A batch ends at a stripe boundary, so that the next one starts a whole stripe.
@@ -201,6 +205,7 @@ impl<D: BlockDevice> Merged<D> {
 /// Maps the error of a merged write to the blocks of one caller.
 fn of_own(error: IoError, own: Extent) -> IoError {
     let common = error.extent.intersection(own);
+    // An error elsewhere in the batch leaves all blocks of this caller in doubt.
     error.at(if common.is_empty() { own } else { common })
 }
 
@@ -221,6 +226,7 @@ impl<D: BlockDevice> BlockDevice for Merged<D> {
             return self.device.write(start, data).await;
         }
         let Some(batch) = self.batch_before(extent) else { return self.lead(extent, data).await };
+        // In the same poll as the lookup: the batch cannot be closed in between.
         batch.parts.borrow_mut().push(data.clone());
         batch.end.set(extent.end().0);
         let _joined = Joined { merged: self, batch: &batch };

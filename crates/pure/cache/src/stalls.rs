@@ -51,6 +51,7 @@ impl Stalls {
 impl Drop for Stalled<'_> {
     fn drop(&mut self) {
         let mut held = self.0.0.borrow_mut();
+        // Equal extents may be listed several times, and any of them may be removed.
         let at = held.iter().position(|extent| *extent == self.1).expect("it is there until this is dropped");
         held.swap_remove(at);
     }

@@ -11,7 +11,7 @@ pub struct Node {
     /// Name of the node.
     pub name: String,
     /// Identity of the running daemon on its machine: at most one daemon at a time holds it between two starts
-    /// of the machine. A daemon that finds its own seat in a claim knows that the process that wrote it has
+    /// of the machine. A daemon that finds its own boot instance in a claim knows that the process that wrote it has
     /// ended.
     pub boot_instance: Uuid,
     /// Identity of the machine, the same for every state folder on it; none where it is unknown.
@@ -25,7 +25,7 @@ pub struct Claim {
     pub node: Uuid,
     /// Name of the node.
     pub name: String,
-    /// Seat of the daemon that made the claim.
+    /// Boot instance of the daemon that made the claim.
     pub boot_instance: Uuid,
     /// Machine that it ran on, if known.
     pub machine: Option<Uuid>,
@@ -52,7 +52,8 @@ impl Claim {
             boot_instance: node.boot_instance,
             machine: node.machine,
             // Above every epoch seen, so that the marks of earlier owners are recognizably older.
-            epoch: highest + 1,
+            // A forged mark with the highest epoch cannot be overtaken: the claim then loses to it at the first beat.
+            epoch: highest.saturating_add(1),
             beat: 0,
             claimed_at: now,
             released: false,
@@ -68,7 +69,7 @@ impl Claim {
     /// True when `other` is a mark of the same claim.
     #[must_use]
     pub fn is_same_claim(&self, other: &Self) -> bool {
-        // The seat distinguishes two daemons that use the same node identity.
+        // The boot instance distinguishes two daemons that use the same node identity.
         (self.epoch, self.node, self.boot_instance) == (other.epoch, other.node, other.boot_instance)
     }
 
@@ -95,7 +96,7 @@ impl Claim {
         })
     }
 
-    /// True when a daemon with the present seat of `node` made the claim; it has therefore ended.
+    /// True when a daemon with the present boot instance of `node` made the claim; it has therefore ended.
     #[must_use]
     pub fn is_by_ended_self(&self, node: &Node) -> bool {
         (self.node, self.boot_instance) == (node.id, node.boot_instance)

@@ -53,6 +53,7 @@ pub enum LastMark {
 pub fn last_mark(own: &Claim, written: Option<u64>, marks: Option<&[Claim]>, is_whole: bool) -> LastMark {
     // Without a completed write there is no mark to look for.
     let (Some(written), Some(marks)) = (written, marks) else { return LastMark::Unknown };
+    // Marks of a claim alternate between two places, so the last two are on the disk (docs/on-disk.md).
     if marks.iter().any(|mark| mark.is_same_claim(own) && mark.beat + 1 >= written) {
         LastMark::Present
     } else if is_whole {

@@ -56,6 +56,7 @@ impl Lease {
     /// Decides whether a write may go to a disk at `now`.
     #[must_use]
     pub fn admits(&self, now: Time) -> Admission {
+        // From the start of the heartbeat: another node begins to watch after it has read the mark, which is later.
         let silent = now.since(self.held);
         // Waiting longer would exceed the command timeout of hosts.
         if self.revoked || silent >= LEASE + LEASE_WAIT_MAX {

@@ -9,8 +9,8 @@
 //!
 //! | question | asked by | function |
 //! |---|---|---|
-//! | may this node open the pool? | import, start | [`judge_takeover`] |
-//! | does another node use a disk that is to be overwritten? | pool create, replace | [`Claim::is_life_after`] |
+//! | may this node open the pool? | import, start | [`decide_takeover`] |
+//! | does another node use a disk that is to be overwritten? | pool create, replace | [`Claim::moved_since`] |
 //! | was the claim contested while it was written? | new claim | [`contested_before`], [`contested_after`] |
 //! | was the pool lost to another owner? | each heartbeat and commit | [`Claim::has_taken_over`] |
 //! | is the owner's own mark still present? | each heartbeat | [`last_mark`] |

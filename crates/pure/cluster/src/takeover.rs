@@ -28,7 +28,7 @@ pub enum Takeover {
 /// Decides whether `node` may open a pool.
 ///
 /// `now` are the newest claims of its members; `earlier` are those of a read at least [`WATCH`](crate::WATCH)
-/// before, where there was one. `told` is true when an operator says that the last owner is down.
+/// before, where there was one. `owner_confirmed_down` is true when an operator says that the last owner is down.
 #[must_use]
 pub fn decide_takeover(
     now: &[DiskClaim],
@@ -42,6 +42,7 @@ pub fn decide_takeover(
     let Some(earlier) = earlier else { return Takeover::Watch };
     let owner = owner.clone();
     let is_us = owner.node == node.id;
+    // A release is the last mark of its claim, and no sign of life.
     let lives =
         |(disk, claim): &DiskClaim| !claim.released && claim.moved_since(claim_on(earlier, *disk), newest(earlier));
     // A mark that moves on any disk is a sign of life.

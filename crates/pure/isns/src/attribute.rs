@@ -52,6 +52,7 @@ impl Writer {
 
     /// Appends an address, IPv4 mapped to IPv6, and a TCP port.
     pub(crate) fn portal(&mut self, [ip, port]: [Tag; 2], address: SocketAddr) {
+        // The attribute has 16 bytes for both families (RFC 4171 §6.3.1).
         let wide: Ipv6Addr = match address.ip() {
             IpAddr::V4(address) => address.to_ipv6_mapped(),
             IpAddr::V6(address) => address,
@@ -63,6 +64,7 @@ impl Writer {
 
 /// Decodes a text up to its terminating zero byte. Invalid UTF-8 is replaced.
 pub(crate) fn text_of(value: &[u8]) -> String {
+    // A server that omits the terminator is tolerated: the text ends with the value then.
     let text = value.split(|&byte| byte == 0).next().unwrap_or_default();
     String::from_utf8_lossy(text).into_owned()
 }

@@ -94,6 +94,7 @@ impl Reassembler {
             // The rest of the PDU has not arrived yet.
             let Some(part) = rest.get(..len) else { return Ok(None) };
             let fresh = Message { function, transaction, payload: Vec::new() };
+            // Not before the PDU is complete: until then the message in progress stays in its place.
             let (mut message, pdus) = match self.partial.take() {
                 None if flags & FIRST != 0 && sequence == 0 => (fresh, 0),
                 Some((message, pdus)) if flags & FIRST == 0 && sequence == pdus => (message, pdus),
@@ -109,6 +110,7 @@ impl Reassembler {
             if flags & LAST != 0 {
                 return Ok(Some(message));
             }
+            // Empty PDUs do not lengthen the message, so the 16-bit sequence number bounds them.
             self.partial = Some((message, pdus.checked_add(1).ok_or(Violation::Order)?));
         }
     }

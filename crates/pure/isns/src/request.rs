@@ -92,6 +92,7 @@ impl Request<'_> {
                 payload.bytes(Tag::DELIMITER, &[]);
                 payload.bytes(Tag::ENTITY_IDENTIFIER, &[]);
             }
+            // A deregistration has no message key: the object follows the delimiter.
             Self::Deregister(entity) => {
                 payload.bytes(Tag::DELIMITER, &[]);
                 payload.text(Tag::ENTITY_IDENTIFIER, &entity.identifier);
@@ -135,6 +136,7 @@ impl Entity {
             payload.number(Tag::ISCSI_NODE_TYPE, NODE_TYPE_TARGET);
         }
         for target in &self.targets {
+            // Every pair, also one without access: for a missing pair the server makes a group with the tag 1.
             for portal in &self.portals {
                 payload.text(Tag::PG_ISCSI_NAME, &target.name);
                 payload.portal([Tag::PG_PORTAL_IP_ADDRESS, Tag::PG_PORTAL_PORT], portal.address);

@@ -105,6 +105,7 @@ impl Response {
 
     /// Attributes of the objects found, behind the delimiter.
     fn found(&self) -> Result<Vec<(Tag, &[u8])>, Violation> {
+        // A violation anywhere makes the whole answer unusable.
         let all: Vec<(Tag, &[u8])> = self.attributes().collect::<Result<_, _>>()?;
         // The message key before the delimiter only repeats the query.
         Ok(all.into_iter().skip_while(|(tag, _)| *tag != Tag::DELIMITER).skip(1).collect())
@@ -119,6 +120,7 @@ impl Response {
             if let (Tag::REGISTRATION_PERIOD, value) = attribute?
                 && let Some(seconds) = value.first_chunk()
             {
+                // The first value counts, in the message key or behind the delimiter.
                 return Ok(Some(Duration::from_secs(u32::from_be_bytes(*seconds).into())));
             }
         }
@@ -137,6 +139,7 @@ struct Group {
 
 impl Group {
     fn reachable_target(self) -> Option<ReachableTarget> {
+        // A group that the server describes in part cannot be reached.
         let portal = SocketAddr::new(self.ip?, self.port?);
         (self.has_tag && !self.target.is_empty()).then_some(ReachableTarget { target: self.target, portal })
     }

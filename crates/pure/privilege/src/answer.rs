@@ -71,6 +71,7 @@ impl Answer {
     ///
     /// *Errors*: the rule that the bytes violate.
     pub fn parse(bytes: &[u8]) -> Result<Self, Violation> {
+        // The helper never exceeds the limit, so a longer packet is no answer.
         if bytes.len() > ANSWER_BYTES_MAX {
             return Err(Violation::TooLong);
         }

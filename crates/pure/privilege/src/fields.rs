@@ -29,6 +29,7 @@ pub enum Violation {
 ///
 /// *Panics*: when the field has 65,536 bytes or more.
 pub(crate) fn put(out: &mut Vec<u8>, field: &[u8]) {
+    // The longest field is a path of 4,095 bytes.
     let len = u16::try_from(field.len()).expect("a field of ours is shorter than 64 KiB");
     out.extend_from_slice(&len.to_le_bytes());
     out.extend_from_slice(field);
@@ -62,6 +63,7 @@ impl<'a> Reader<'a> {
 
     /// Reads the next field as a flag: one byte, 0 or 1.
     pub(crate) fn flag(&mut self) -> Result<bool, Violation> {
+        // One encoding for each meaning: any other byte shows that the two sides disagree.
         match self.exact::<1>()? {
             [0] => Ok(false),
             [1] => Ok(true),

@@ -102,7 +102,7 @@ pub struct Damaged {
 impl Request {
     /// Encodes the request.
     ///
-    /// *Panics*: when its path is longer than the system accepts; callers check with [`Request::fits`].
+    /// *Panics*: when its path is longer than the system accepts; callers check with [`Request::has_valid_path`].
     #[must_use]
     pub fn emit(&self) -> Vec<u8> {
         assert!(self.has_valid_path(), "a path is no longer than the system takes");
@@ -128,6 +128,7 @@ impl Request {
                 put(&mut out, &[u8::from(*takes_ipv4)]);
             }
             Verb::Locate { on, .. } => put(&mut out, &[u8::from(*on)]),
+            // The order of the variants is part of the protocol: `program` below parses it.
             Verb::Contents { program, .. } => put(&mut out, &[*program as u8]),
         }
         assert!(out.len() <= REQUEST_BYTES_MAX, "a path and 11 bytes fit");
@@ -145,6 +146,7 @@ impl Request {
     /// *Errors*: the rule that the bytes violate, with the number as far as it can be read.
     pub fn parse(bytes: &[u8]) -> Result<Self, Damaged> {
         // The number is read first, so that even an invalid request can be answered.
+        // At its fixed place, behind the version.
         let number = bytes.get(1..5).and_then(|number| number.try_into().ok()).map_or(0, u32::from_le_bytes);
         parse(bytes).map(|verb| Self { number, verb }).map_err(|violation| Damaged { number, violation })
     }
@@ -226,6 +228,7 @@ fn mode(reader: &mut Reader<'_>) -> Result<Mode, Violation> {
 
 fn address(reader: &mut Reader<'_>) -> Result<SocketAddr, Violation> {
     let ip = reader.field()?;
+    // The length of the field tells the address family, as in `emit`.
     let ip = match (<[u8; 4]>::try_from(ip), <[u8; 16]>::try_from(ip)) {
         (Ok(octets), _) => IpAddr::from(octets),
         (_, Ok(octets)) => IpAddr::from(octets),

@@ -213,10 +213,10 @@ impl<D: BlockDevice + 'static> Array<D> {
     pub fn replace(&self, member: u16, device: D) -> Result<(), ReplaceError> {
         let path = self.path();
         let place = path.members().find(member).ok_or(ReplaceError::NoSuchMember(member))?;
+        // A replaced place would be a third layout within one array.
         if path.is_reshaping() {
             return Err(ReplaceError::Reshaping);
         }
-        // A replaced place would be a third layout within one array.
         match place.state() {
             MemberState::InService | MemberState::Rebuilding { .. } => return Err(ReplaceError::InUse(member)),
             MemberState::Failed | MemberState::Missing => {}
@@ -226,10 +226,10 @@ impl<D: BlockDevice + 'static> Array<D> {
         Ok(())
     }
 
-    /// Restricts reads of the mirrors of `stripes` to the first copy until they are resynced.
+    /// Makes the mirrors of `stripes` agree before they are read, until they are resynced.
     ///
     /// Called by the owner before it serves an array that was not closed cleanly: two copies may differ, and a host
-    /// must not read first one and then the other. [`Array::resync`] does it for its own stripes. No effect on a
+    /// must not read first one and then the other, not even when a later read of the first one fails. [`Array::resync`] does it for its own stripes. No effect on a
     /// protected array.
     pub fn mark_suspect(&self, stripes: Range<u64>) {
         let path = self.path();
@@ -259,6 +259,7 @@ impl<D: BlockDevice + 'static> BlockDevice for Array<D> {
         let layout = path.served();
         let (mut physical, mut volatile, mut zeroes) = (BLOCK_BYTES, false, true);
         for member in path.members().geometries() {
+            // The worst of all members: a command may reach any of them.
             physical = physical.max(member.physical_block_bytes);
             volatile |= member.volatile_cache;
             zeroes &= member.discard_zeroes;

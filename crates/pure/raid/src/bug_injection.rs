@@ -1,7 +1,7 @@
 //! Planted bugs: safety mechanisms disabled on purpose, so that tests prove that they detect it. Only with the
 //! feature `sabotage`.
 //!
-//! `is` guards each mechanism; without the feature it is constant and costs nothing.
+//! `is_injected` guards each mechanism; without the feature it is constant and costs nothing.
 
 #[cfg(feature = "sabotage")]
 use std::cell::Cell;

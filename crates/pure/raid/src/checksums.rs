@@ -111,6 +111,7 @@ impl Pages {
 
     /// Forgets mismatches of blocks that match after all: they were being written.
     pub(crate) fn forget_mismatches(&self, member: u16, extent: block::Extent) {
+        // Empty as a rule, and this runs after every verified read.
         let mut mismatched = self.mismatched.borrow_mut();
         if !mismatched.is_empty() {
             mismatched.retain(|&(of, block)| of != member || !extent.contains(block::Extent::new(block, 1)));

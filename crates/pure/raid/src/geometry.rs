@@ -315,6 +315,7 @@ impl Layout {
 
     /// Member that has P: the last one in stripe 0, one further to the front with every stripe.
     fn first_parity(&self, stripe: u64) -> u16 {
+        // Every member has P once in as many stripes as there are members.
         let turn = u16::try_from(stripe % u64::from(self.members)).expect("a remainder is below the divisor");
         self.members - 1 - turn
     }

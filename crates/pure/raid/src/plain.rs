@@ -1,6 +1,6 @@
 //! Plain array: striping, mirroring and parity without any metadata on disk; it trusts what its members return.
 //!
-//! docs/raid.md, "What a crash can leave of a plain array", says what `resync` is for.
+//! docs/raid.md, "Plain arrays after a crash", says what `resync` is for.
 
 use crate::geometry::{Role, Span, bytes};
 use crate::members::{Op, Ops};
@@ -19,8 +19,11 @@ pub(crate) struct Plain<D> {
 }
 
 impl<D: BlockDevice + 'static> Plain<D> {
-    pub(crate) fn read(&self, extent: Extent) -> impl Future<Output = Result<Rope, IoError>> {
-        self.stripes.read(extent)
+    pub(crate) async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
+        if self.stripes.is_any_suspect() {
+            self.settle_mirrors(extent).await?;
+        }
+        self.stripes.read(extent).await
     }
 
     pub(crate) async fn write(&self, extent: Extent, data: View, _: OldContent) -> Result<Written, IoError> {
@@ -40,7 +43,8 @@ impl<D: BlockDevice + 'static> Plain<D> {
 
     async fn write_span(&self, span: Span, data: View) -> Result<(), IoError> {
         if self.stripes.has_no_redundancy() {
-            return self.stripes.execute_unlocked(self.mirrored(&span, &data), span.extent).await;
+            let _guard = self.stripes.locks.shared(span.stripes.clone()).await;
+            return self.stripes.execute_independent(self.mirrored(&span, &data), span.extent).await;
         }
         let guard = self.stripes.locks.exclusive(span.stripes.clone()).await;
         // Checked again under the lock, because the array may have stopped while the command waited.
@@ -62,7 +66,7 @@ impl<D: BlockDevice + 'static> Plain<D> {
                 self.stripes.layout.member_extent(first, self.stripes.layout.all_rows()).start.0 + piece.position.row;
             for copy in 0..self.stripes.layout.copies() {
                 let member = self.stripes.layout.member_of(first, Role::Data { column: piece.position.column, copy });
-                // A member that is being rebuilt takes only the stripes behind its front.
+                // A member under rebuild takes only stripes below its front, and those outside of the rebuild.
                 for run in self.stripes.members.written_runs(member, Extent::new(first_row, piece.blocks)) {
                     let at = piece.at + run.start.0 - first_row;
                     ops.push(Op::write(member, run, data.slice(bytes(at)..bytes(at + run.len.0))));
@@ -113,8 +117,9 @@ impl<D: BlockDevice + 'static> Plain<D> {
             return Ok(());
         }
         if self.stripes.has_no_redundancy() {
+            let _guard = self.stripes.locks.shared(span.stripes.clone()).await;
             // RAID-0 relies on no content after a discard, so a member that does not support it costs nothing.
-            return match self.stripes.execute_unlocked(self.each_copy(&span), span.extent).await {
+            return match self.stripes.execute_independent(self.each_copy(&span), span.extent).await {
                 Err(error) if error.kind == IoErrorKind::Unsupported => Ok(()),
                 result => result,
             };
@@ -128,6 +133,7 @@ impl<D: BlockDevice + 'static> Plain<D> {
     fn whole_stripe(&self, span: &Span) -> Ops {
         let stripe = span.stripes.start;
         let chunk = self.stripes.layout.member_extent(stripe, self.stripes.layout.all_rows());
+        // Data and parity alike, because the parity of zeros is zeros.
         self.stripes.members.usable(stripe).write.iter().map(|member| Op::discard(member, chunk)).collect()
     }
 

@@ -72,6 +72,7 @@ impl LogState {
         anchor: Anchor,
         changed: Rc<Signal>,
     ) -> Self {
+        // Positions count on from the tail block; only their remainder is an address in the ring.
         let head = Head { number: anchor.tail_number, at: anchor.tail_block };
         let (admitted, checkpointing, checkpoints) = Default::default();
         Self {

@@ -87,6 +87,7 @@ impl Shape {
             Level::Raid6 => 6,
             Level::Raid10 => 10,
         };
+        // Compared word by word with the anchor, so the encoding must not change.
         [level, self.members as u64, u64::from(self.chunk_bytes), self.member_blocks.0, self.ring_blocks]
     }
 }

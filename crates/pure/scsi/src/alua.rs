@@ -155,6 +155,7 @@ impl PortGroups {
 
     fn check_group(&self, nexus: NexusId, operation: &Operation, nexuses: &Nexuses) -> Result<(), Sense> {
         let state = self.state_of(nexus, nexuses);
+        // A state that does not serve every operation has a sense, so `Ok` is never reached.
         if state.serves(operation) { Ok(()) } else { state.sense().map_or(Ok(()), Err) }
     }
 
@@ -163,6 +164,7 @@ impl PortGroups {
     /// [`ACCESS_STATE_SLOT`](crate::task_set::ACCESS_STATE_SLOT).
     pub(crate) async fn set_by_owner(&self, wanted: &[PortGroup], using: &AccessChangeContext<'_>) -> bool {
         let (changes, preference_changed) = self.order(wanted);
+        // PREF is part of the report on the states, so hosts are notified of its change as well.
         self.change_access(&changes, ChangedBy::Implicit, using).await || preference_changed
     }
 
@@ -176,6 +178,7 @@ impl PortGroups {
     ) -> bool {
         // A change to the present state has no effect and no unit attention.
         let changes: Vec<_> = changes.iter().filter(|(id, state)| self.of(*id).state != *state).collect();
+        // Only a group that loses access has tasks to wait for; all others change at once.
         let losing = |(id, state): &&&(u16, AccessState)| self.of(*id).state.is_active() && !state.is_active();
         let losing: Vec<u16> = changes.iter().filter(losing).map(|(id, _)| *id).collect();
         // Transitioning refuses new commands of these groups while the running ones are awaited.
@@ -205,6 +208,7 @@ impl PortGroups {
 
     /// Records the states that the owner wants. Returns the resulting changes, and whether a PREF bit changed.
     fn order(&self, wanted: &[PortGroup]) -> (Vec<(u16, AccessState)>, bool) {
+        // Copied, because the loop below changes the map.
         let known = self.groups.borrow().keys().copied().collect::<Vec<_>>();
         // Groups that the owner no longer lists return to the initial state.
         let ids: BTreeSet<u16> = wanted.iter().map(|group| group.id).chain(known).collect();

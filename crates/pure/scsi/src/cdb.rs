@@ -64,6 +64,7 @@ impl Cdb {
     /// Returns the `bytes` bytes from `byte` on as a big-endian number; both arguments are constants of this crate.
     const fn field(self, byte: u32, bytes: u32) -> u64 {
         assert!(bytes >= 1 && bytes <= 8 && byte + bytes <= CDB_BYTES_MAX as u32);
+        // Shifts out the bytes before and behind the field; by the bounds above, both shifts are below 128 bits.
         ((self.0 << (8 * byte)) >> (128 - 8 * bytes)) as u64
     }
 }

@@ -130,6 +130,7 @@ impl Status {
             Self::Busy => 0x08,
             Self::ReservationConflict => 0x18,
             Self::TaskSetFull => 0x28,
+            // `Unanswered` is never sent, so its code reaches no initiator.
             Self::TaskAborted | Self::Unanswered => 0x40,
         }
     }

@@ -137,6 +137,7 @@ impl Access {
     pub(crate) fn is_allowed_under_reserve(self, is_own: bool) -> bool {
         match self {
             Self::Always | Self::Own => true,
+            // PERSISTENT RESERVE IN and OUT conflict with a RESERVE even for its holder (SPC-2).
             Self::Keys => false,
             Self::Persistent | Self::Reads | Self::Writes | Self::Starts | Self::Prevents => is_own,
         }

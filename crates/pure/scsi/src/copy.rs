@@ -118,6 +118,7 @@ impl CopyContext<'_> {
         let nexus = self.job.nexus;
         let (name, port) = self.nexuses.names(nexus).ok_or(Status::Busy)?;
         let initiator = name.initiator.clone();
+        // Write protection belongs to the unit that is written, so `copy_segment` adds it for each destination.
         Ok(CopyPrincipal { nexus, initiator, port: (*port).clone(), read_only: false })
     }
 }

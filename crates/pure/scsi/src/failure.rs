@@ -67,6 +67,7 @@ pub(crate) fn write_failure(error: IoError) -> Failure {
 
 /// Restricts the extent of `error` to `asked`, so that INFORMATION names a block that the command named.
 pub(crate) fn within(asked: Extent, error: IoError) -> IoError {
+    // An error may name more blocks than the command did, for example a whole stripe.
     let named = asked.intersection(error.extent);
     error.at(if named.is_empty() { asked } else { named })
 }
@@ -74,8 +75,8 @@ pub(crate) fn within(asked: Extent, error: IoError) -> IoError {
 /// Maps a device error to sense data.
 ///
 /// A device that is gone, or that failed a flush, is a hardware error and not NOT READY, which would invite the
-/// initiator to retry until GOOD, over lost writes. A device that is [`IoErrorKind::Away`] has lost nothing that it
-/// acknowledged, and comes back.
+/// initiator to retry until GOOD, over lost writes. A device that is [`IoErrorKind::Unreachable`] has lost nothing that
+/// it acknowledged, and comes back.
 fn sense_of(error: IoError, medium: AdditionalSense) -> Sense {
     let (key, code) = match error.kind {
         IoErrorKind::Medium => (SenseKey::MediumError, medium),
@@ -89,6 +90,7 @@ fn sense_of(error: IoError, medium: AdditionalSense) -> Sense {
         IoErrorKind::Unsupported => (SenseKey::IllegalRequest, AdditionalSense::INVALID_OPERATION_CODE),
     };
     let sense = Sense::new(key, code);
+    // INFORMATION names a block, and only an error of the medium concerns one.
     if error.kind == IoErrorKind::Medium { sense.with_information(error.extent.start.0) } else { sense }
 }
 

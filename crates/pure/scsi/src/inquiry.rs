@@ -58,6 +58,7 @@ impl InquiryView<'_> {
         reply.u8(if self.shape.removable { 0x80 } else { 0x00 }); // RMB
         reply.u8(0x06); // SPC-4
         reply.u8(0x10 | 0x02); // HISUP; response data format 2
+        // ADDITIONAL LENGTH counts the bytes behind itself, which is byte 4.
         reply.u8((STANDARD_BYTES - 5) as u8);
         reply.u8(0x30 | 0x08); // TPGS: implicit and explicit ALUA; 3PC; no protection information
         reply.u8(0x10); // MULTIP: several target ports are possible

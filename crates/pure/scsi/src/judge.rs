@@ -20,6 +20,7 @@ use block::Extent;
 /// without data, and the unit answers with this sense or with a condition that ranks before it (a unit attention).
 pub fn judge(cdb: Cdb, shape: &Shape) -> Result<DataNeed, Sense> {
     let operation = Operation::find(cdb, shape.optional_features())?;
+    // The order of the unit: write protection ranks before reserved bits and fields.
     if operation.writes() && shape.read_only {
         return Err(Sense::new(SenseKey::DataProtect, AdditionalSense::WRITE_PROTECTED));
     }
@@ -36,6 +37,7 @@ pub fn data_out_bytes_max(cdb: Cdb, block_bytes: u32) -> u64 {
         return 0;
     }
     let (_, blocks, _) = address_of(operation, cdb);
+    // The address has no influence on the length, so the extent starts at block 0.
     let request = Request { operation, cdb, extent: Extent::new(0, blocks), need: DataNeed::default() };
     need_of(&request, block_bytes).data_out
 }
@@ -92,6 +94,7 @@ fn transfer(operation: &'static Operation, cdb: Cdb, shape: &Shape) -> Result<Re
 
 fn check_fields(request: &Request, shape: &Shape) -> Result<(), Sense> {
     match request.operation.verb {
+        // BYTCHK 10b is not assigned (SBC-4).
         Verb::Verify if request.byte_check() == 2 => Err(Sense::cdb_bit(1, 2)),
         Verb::WriteAndVerify if request.byte_check() > 1 => Err(Sense::cdb_bit(1, 2)),
         Verb::PersistentReserveOut => check_list_length(request.cdb),
@@ -197,6 +200,7 @@ fn address_of(operation: &Operation, cdb: Cdb) -> (u64, u64, u16) {
                 0 => 256,
                 blocks => u64::from(blocks),
             };
+            // LOGICAL BLOCK ADDRESS has 21 bits in a 6-byte CDB.
             (u64::from(cdb.u24_at(1) & 0x1F_FFFF), blocks, 4)
         }
         10 => (u64::from(cdb.u32_at(2)), u64::from(cdb.u16_at(7)), 7),

@@ -2,7 +2,7 @@
 //!
 //! The front end of a transport calls it; the crate itself knows no transport, does no I/O of its own and reads no
 //! clock. A [`LogicalUnit`] executes [`Command`]s and returns [`Outcome`]s. [`judge`] computes the data transfer of a
-//! command, or its refusal, before any data is solicited. [`absent`] answers for LUNs without a logical unit. One
+//! command, or its refusal, before any data is solicited. [`no_unit`] answers for LUNs without a logical unit. One
 //! table, `operation.rs`, lists the supported operations.
 //!
 //! Modules are listed in dependency order: a module imports only from its own group and from the groups above it, and

@@ -100,6 +100,7 @@ impl Counters {
 }
 
 fn add(counter: &Cell<u64>, more: u64) {
+    // A wrap after 2^64 does no harm, while a panic would.
     counter.set(counter.get().wrapping_add(more));
 }
 
@@ -130,6 +131,7 @@ impl LogView<'_> {
             (SUPPORTED_PAGES, 0xFF) => {
                 // Subpage FFh of page 00h lists pages together with their subpages.
                 reply.u8(0x40 | page).u8(0xFF).u16(0).bytes(&[0, 0, 0, 0xFF]);
+                // Page 00h is listed above with both of its subpages.
                 pages.iter().skip(1).for_each(|&page| {
                     reply.u8(page).u8(0);
                 });
@@ -137,6 +139,7 @@ impl LogView<'_> {
             (page, 0) if pages.contains(&page) => {
                 let parameters = self.parameters(page);
                 // SPC-4: a PARAMETER POINTER beyond the last parameter is an error.
+                // Parameters are in ascending order, so the last one has the highest code.
                 if parameters.last().is_none_or(|last| last.code < pointer) {
                     return Err(Sense::cdb_byte(5).into());
                 }

@@ -128,6 +128,7 @@ impl<D: BlockDevice> Medium<D> {
     /// initiator keeps the data before the block in INFORMATION, so all of it must be good.
     async fn read_before(&self, extent: Extent, mut error: IoError) -> Failure {
         for _ in 0..BAD_PLACES_MAX {
+            // Not negative: `check_read` has limited the error to the extent.
             let before = Extent { len: error.extent.start - extent.start, ..extent };
             if before.is_empty() {
                 break;
@@ -203,6 +204,7 @@ impl<D: BlockDevice> Medium<D> {
         let written = self.device.try_write(extent.start, data)?;
         // Canceled after the write here: it is synchronous, so no copy can read in between.
         self.about_to_write(extent.start, data.len());
+        // No flush is due: the cases that need one have left above.
         Some(self.check_changed(extent, written).map(|_written| self.counters.count_write(data.len())))
     }
 
@@ -252,6 +254,7 @@ impl<D: BlockDevice> Medium<D> {
     /// Discards the blocks of `extent`.
     pub(crate) async fn discard(&self, extent: Extent) -> Result<Written, Failure> {
         assert!(!extent.is_empty(), "a device is not asked to discard nothing");
+        // Before the change, and even if it fails: some of the blocks may be discarded by then.
         self.tokens.cancel(extent);
         let written = self.device.discard(extent).await;
         self.check_changed(extent, written)

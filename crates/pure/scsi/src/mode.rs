@@ -61,7 +61,7 @@ pub(crate) struct ModePages {
 pub(crate) struct Setting {
     /// True when the device reports its space: the page of thresholds exists.
     pub tells_space: bool,
-    /// True when SP of MODE SELECT is supported: the unit has a keeper.
+    /// True when SP of MODE SELECT is supported: the unit has a state store.
     pub can_save: bool,
 }
 
@@ -84,7 +84,7 @@ impl ModePages {
         self.saved.set(parameters);
     }
 
-    /// Makes `parameters`, which were read from the keeper, current and saved.
+    /// Makes `parameters`, which were read from the state store, current and saved.
     pub(crate) fn restore(&self, parameters: ModeParameters) {
         assert!(!parameters.write_cache, "WCE is the owner's and is not saved");
         self.current.set(parameters);
@@ -135,6 +135,7 @@ impl ModePages {
         for page in pages {
             body.bytes(&page.reported(control, parameters, setting.can_save));
         }
+        // WP reports the present state, regardless of the requested page control.
         let is_protected = is_read_only || current.software_write_protect;
         let reply = with_header(is_protected, header, &descriptor, &body);
         Ok(reply.cut(allocation))
@@ -150,6 +151,7 @@ fn with_header(is_protected: bool, header: Header, descriptor: &[u8], body: &Rep
     let mut reply = Reply::new();
     match header {
         Header::Short => {
+            // MODE DATA LENGTH counts the bytes behind itself.
             let length = u8::try_from(body.len() + 3).expect("all pages together are short");
             reply.u8(length).u8(0).u8(specific).u8(descriptor.len() as u8);
         }
@@ -190,6 +192,7 @@ pub(crate) fn block_descriptor(geometry: Geometry, long: bool) -> Vec<u8> {
         descriptor.u64(geometry.blocks.0).u32(0).u32(geometry.block_bytes);
     } else {
         // LOGICAL BLOCK LENGTH has three bytes here, below a reserved one.
+        // More blocks than 32 bits can count are reported as FFFFFFFFh.
         descriptor.u32(u32::try_from(geometry.blocks.0).unwrap_or(u32::MAX)).u32(geometry.block_bytes);
     }
     descriptor.as_bytes().to_vec()

@@ -70,6 +70,7 @@ impl Nexuses {
         let known_count = known.len();
         if let Some(known) = known.get_mut(&nexus) {
             let before = std::mem::replace(&mut known.read_only, read_only);
+            // No underflow: a nexus that was write protected is in the count.
             self.readers.set(self.readers.get() + usize::from(read_only) - usize::from(before));
             assert!(self.readers.get() <= known_count, "only a nexus is read-only");
         }

@@ -86,6 +86,7 @@ fn inquiry_of_no_unit(cdb: Cdb, allocation: u64) -> Result<Rope, Sense> {
     let (vital, page) = (cdb.bit(1, 0), cdb.u8_at(2));
     let mut reply = Reply::new();
     match (vital, page) {
+        // SPC-4, HISUP, response data format 2, and 31 bytes behind the length.
         (false, 0) => reply.bytes(&[NO_UNIT, 0, 0x06, 0x12, 31]).pad_to(36),
         // The only VPD page is the list of supported pages.
         (true, 0) => reply.bytes(&[NO_UNIT, 0, 0, 1, 0]),

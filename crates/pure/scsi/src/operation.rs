@@ -312,6 +312,7 @@ impl Operation {
     /// *Errors*: 20/00 for an unknown operation code; 24/00 at the service action field for an unknown service action.
     #[inline]
     pub(crate) fn find(cdb: Cdb, offered: OptionalFeatures) -> Result<&'static Self, Sense> {
+        // An unknown code has the index 255, which lies beyond the table.
         match OPERATIONS.get(usize::from(FIRST_ROW[usize::from(cdb.operation_code())])) {
             // Fast path: the row is the only one of its code, and every unit supports it.
             Some(row) if row.flags & (ACTION | CONDITIONAL) == 0 => Ok(row),
@@ -457,6 +458,7 @@ impl fmt::Debug for Cdb {
 #[cold]
 fn first_bit(reserved: u128) -> Sense {
     let bit = reserved.leading_zeros();
+    // In range: `reserved` is not zero, so at most 127 zeros lead.
     Sense::cdb_bit((bit / 8) as u16, (7 - bit % 8) as u8)
 }
 

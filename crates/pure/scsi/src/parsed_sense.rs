@@ -29,6 +29,7 @@ impl ParsedSense {
     /// *Source*: SPC-4, response codes 70h to 73h.
     #[must_use]
     pub fn parse(sense: &[u8]) -> Option<Self> {
+        // Bit 7 is VALID in fixed format and reserved in descriptor format.
         match sense.first()? & 0x7F {
             0x70 | 0x71 => Self::of_fixed(sense),
             0x72 | 0x73 => Self::of_descriptors(sense),
@@ -57,11 +58,13 @@ impl ParsedSense {
         let mut sensed = Self::bare(*sense.get(1)?, sense.get(2), sense.get(3));
         let mut rest = sense.get(8..).unwrap_or_default();
         while let &[kind, len, ref behind @ ..] = rest {
+            // A truncated descriptor is parsed as far as it goes.
             let (body, next) = behind.split_at(usize::from(len).min(behind.len()));
             match (kind, body) {
                 (0x00, &[flags, _, ref number @ ..]) if flags & 0x80 != 0 => {
                     sensed.information = number.first_chunk().copied().map(u64::from_be_bytes);
                 }
+                // Two reserved bytes precede the field.
                 (0x02, _) => sensed.specify(body.get(2..5)),
                 _ => {}
             }
@@ -86,6 +89,7 @@ impl ParsedSense {
         let number = u16::from_be_bytes([high, low]);
         match self.key {
             ILLEGAL_REQUEST => {
+                // C/D tells a CDB from a parameter list, and BPV whether the bit pointer is valid.
                 let bit = (flags & 0x08 != 0).then_some(flags & 0x07);
                 self.field = Some(FieldPointer { in_cdb: flags & 0x40 != 0, byte: number, bit });
             }

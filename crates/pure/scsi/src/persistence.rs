@@ -30,20 +30,20 @@ pub struct ParseError;
 /// Stores the persistent state of one logical unit, and enumerates its target ports. Implemented by the owner of the
 /// unit.
 pub trait StateStore {
-    /// True when [`Keeper::keep`] may be called; the unit then offers persistence through power loss (PTPL_C).
+    /// True when [`StateStore::store`] may be called; the unit then offers persistence through power loss (PTPL_C).
     fn is_able(&self) -> bool;
 
-    /// Replaces the stored state by `kept`, from which [`Kept`](crate::Kept) is parsed after any crash; empty bytes
-    /// erase it.
+    /// Replaces the stored state by `kept`, from which [`PersistentState`](crate::PersistentState) is parsed after any
+    /// crash; empty bytes erase it.
     ///
-    /// *Durability*: durable when the future completes. *Errors*: [`NotKept`].
+    /// *Durability*: durable when the future completes. *Errors*: [`StoreError`].
     fn store(&self, kept: Vec<u8>) -> StoreFuture<'_>;
 
     /// Lists the target ports through which the unit can be reached.
     fn target_ports(&self) -> Vec<TargetPort>;
 }
 
-/// Store of a unit: its keeper, or one without persistence.
+/// Store of a unit: that of its owner, or one without persistence.
 pub(crate) struct Persistence(Rc<dyn StateStore>);
 
 impl Persistence {
@@ -73,6 +73,7 @@ impl Persistence {
     /// device is an iSCSI target.
     pub(crate) fn port_groups_of(&self, port: &TargetPort) -> BTreeMap<u16, u16> {
         let others = self.0.target_ports().into_iter().filter(|other| other.target_name == port.target_name);
+        // The own port is added, because a store without persistence knows no ports.
         others.chain([port.clone()]).map(|port| (port.portal_group_tag, port.relative_port)).collect()
     }
 }
@@ -98,6 +99,7 @@ impl StateStore for NoPersistence {
     }
 
     fn store(&self, _: Vec<u8>) -> StoreFuture<'_> {
+        // Never called: `Persistence::store` asks `is_able` first.
         Box::pin(std::future::ready(Err(StoreError::Gone)))
     }
 

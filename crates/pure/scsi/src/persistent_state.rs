@@ -22,9 +22,10 @@ pub struct PersistentState {
 impl PersistentState {
     /// Parses stored bytes; no bytes are the state of a new unit.
     ///
-    /// *Errors*: [`NotUnderstood`] for anything that [`Kept::emit`] does not produce.
+    /// *Errors*: [`ParseError`] for anything that [`PersistentState::emit`] does not produce.
     pub fn parse(kept: &[u8]) -> Result<Self, ParseError> {
         let mut rest = Reader(kept);
+        // Sections are optional, each marked by its tag, and in this order.
         let mode = match rest.0.first() {
             Some(&WITH_MODE) => {
                 rest.u8()?;
@@ -49,7 +50,7 @@ impl PersistentState {
         self.emit() == bytes
     }
 
-    /// Emits the form that [`Kept::parse`] reads; empty where there is nothing to store.
+    /// Emits the form that [`PersistentState::parse`] reads; empty where there is nothing to store.
     pub(crate) fn emit(&self) -> Vec<u8> {
         let section = |tag: u8, bytes: &[u8]| if bytes.is_empty() { Vec::new() } else { [&[tag], bytes].concat() };
         let (mode, sanitize) = (section(WITH_MODE, &self.mode.emit()), section(WITH_SANITIZE, &self.sanitize.emit()));

@@ -55,6 +55,7 @@ impl Readiness {
     pub(crate) fn set_removable(&self, removable: bool) -> bool {
         let is_new = self.removable.replace(removable) != removable;
         if is_new {
+            // Neither a prevention of removal nor an eject outlives a change of the kind of medium.
             self.kept_by.take();
             self.ejected.set(false);
         }
@@ -78,6 +79,7 @@ impl Readiness {
     /// Starts the unit and drops all preventions of removal (LOGICAL UNIT RESET).
     pub(crate) fn reset(&self) {
         self.stopped.set(false);
+        // An ejected medium stays ejected, because a reset loads nothing.
         self.kept_by.take();
     }
 
@@ -95,6 +97,7 @@ impl Readiness {
     /// and so does one whose device is absent.
     #[inline]
     pub(crate) fn check(&self, operation: &Operation) -> Result<(), Sense> {
+        // Without the device nothing is known about the medium, so its absence ranks first.
         if let Some(absence) = self.absence.get() {
             return if operation.is_served_without_device() { Ok(()) } else { Err(absence.sense()) };
         }

@@ -36,6 +36,7 @@ pub(crate) fn report_operations(offered: OptionalFeatures, cdb: Cdb, allocation:
 }
 
 pub(crate) fn report_task_management(cdb: Cdb, allocation: u64) -> Result<Rope, Failure> {
+    // An allocation length below four is an error (SPC-4).
     if allocation < 4 {
         return Err(Sense::cdb_byte(6).into());
     }
@@ -54,6 +55,7 @@ pub(crate) fn report_task_management(cdb: Cdb, allocation: u64) -> Result<Rope, 
 fn all_operations(offered: OptionalFeatures, timeouts: bool) -> Reply {
     let mut list = Reply::new();
     for row in OPERATIONS.iter().filter(|row| row.is_known(offered)) {
+        // CTDP: a timeouts descriptor follows; SERVACTV: the service action is valid.
         let flags = if timeouts { 0x02 } else { 0 } | u8::from(row.action().is_some());
         list.u8(row.code()).u8(0).u16(u16::from(row.action().unwrap_or(0)));
         list.u8(0).u8(flags).u16(u16::from(row.cdb_bytes));

@@ -129,6 +129,7 @@ impl Reservations {
             Access::Prevents if !cdb.bit(4, 0) => Access::Persistent,
             access => access,
         };
+        // The role is looked up only where the type of the reservation makes it matter.
         let is_kept_out = self.has_conflict(nexus, access, || nexuses.role(nexus));
         if is_kept_out { Err(Status::ReservationConflict) } else { Ok(()) }
     }

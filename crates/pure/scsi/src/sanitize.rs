@@ -70,6 +70,7 @@ struct WorkGuard<'a>(&'a Sanitize);
 
 impl Drop for WorkGuard<'_> {
     fn drop(&mut self) {
+        // Also when the future of the work is dropped, so that `stop` does not wait for it forever.
         self.0.at_work.set(false);
         self.0.wake();
     }
@@ -120,6 +121,7 @@ impl Sanitize {
     }
 
     fn wake(&self) {
+        // Taken out first, because a task that is woken may register again.
         self.watchers.take().into_iter().for_each(Waker::wake);
     }
 
@@ -209,6 +211,7 @@ impl Sanitize {
             return Err(Sense::cdb_bit(1, 5).into());
         }
         check_space_for(&method, medium)?;
+        // Not reached without a sanitizer: SANITIZE is an unknown operation then.
         let sanitizer = self.sanitizer.as_ref().ok_or(Status::Busy)?;
         // Snapshots and clones would keep the content readable.
         if !sanitizer.admits() {
@@ -225,6 +228,7 @@ impl Sanitize {
         if immediate {
             return Ok(Rope::new());
         }
+        // An abort ends this wait, but not the operation.
         self.ended(ticket).await;
         if self.has_failed() { Err(failed().into()) } else { Ok(Rope::new()) }
     }

@@ -197,6 +197,7 @@ impl Sense {
             bytes.push(0);
         }
         assert!(bytes.len() <= 252, "descriptors are few (SPC-4: at most 252 bytes)");
+        // ADDITIONAL SENSE LENGTH counts the bytes behind the header of eight bytes.
         bytes[7] = (bytes.len() - 8) as u8;
         bytes
     }

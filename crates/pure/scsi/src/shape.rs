@@ -40,6 +40,7 @@ pub struct Shape {
 impl Shape {
     /// Maximum number of blocks that one command may transfer.
     pub(crate) fn transfer_blocks_max(&self) -> u64 {
+        // A default shape has no block size, and then nothing may be transferred.
         u64::from(self.transfer_bytes_max).checked_div(u64::from(self.block_bytes)).unwrap_or(0)
     }
 

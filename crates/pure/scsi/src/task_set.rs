@@ -213,6 +213,7 @@ impl TaskSet {
     /// Waits until every matching task that has begun by now has left.
     pub(crate) async fn begun_ended(&self, is_meant: impl Fn(&Claim) -> bool) {
         let before = self.tasks.borrow().arrivals;
+        // A blocked task that begins during the wait is awaited as well, because it arrived before.
         self.wait_until_none(|task| task.arrival < before && task.begun && is_meant(&task.claim)).await;
     }
 
@@ -301,6 +302,7 @@ impl Tasks {
     }
 
     fn begin_unblocked(&mut self, wakers: &mut Vec<Waker>) {
+        // Gathered once: a task that begins in the loop changes none of these conditions.
         let restraints = BlockingConditions::of(self);
         for place in 0..self.places.len() {
             let Some(task) = &self.places[place] else { continue };

@@ -91,6 +91,7 @@ impl ThresholdWatch {
     #[inline]
     pub(crate) fn check(&self, thresholds: Thresholds, space: impl FnOnce() -> Option<Space>) -> Reached {
         if !thresholds.are_enabled() {
+            // A threshold that is enabled again is compared anew.
             self.reached.set(Reached::default());
             return Reached::default();
         }

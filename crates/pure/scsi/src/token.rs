@@ -79,6 +79,7 @@ impl Tokens {
         inactivity: Duration,
         now: Duration,
     ) -> Result<TokenBytes, Sense> {
+        // Tokens that have expired make room for this one.
         self.expire(now);
         if self.valid.get() >= TOKENS_MAX {
             return Err(Sense::illegal(AdditionalSense::INSUFFICIENT_RESOURCES_FOR_TOKEN));
@@ -103,6 +104,7 @@ impl Tokens {
         let unknown = Sense::illegal(AdditionalSense::TOKEN_UNKNOWN);
         let number = number_of(bytes);
         let mut made = self.made.borrow_mut();
+        // The public number only finds the entry; all bytes decide whether it is the token.
         let token = made.get_mut(&number).filter(|token| is_same(&token.bytes, bytes)).ok_or(unknown)?;
         if let Some(why) = token.ended {
             return Err(Sense::illegal(why));
@@ -151,6 +153,7 @@ impl Tokens {
     fn forget_ended(&self) {
         let mut made = self.made.borrow_mut();
         while made.len() - self.valid.get() >= ENDED_MAX {
+            // More tokens are known than valid, so at least one has ended.
             let oldest = made.iter().find(|(_, token)| token.ended.is_some()).map(|(&number, _)| number);
             made.remove(&oldest.expect("there are some that have ended"));
         }
@@ -202,6 +205,7 @@ fn emit(number: u64, of: &Represented<'_>, secret: &[u8; SECRET_BYTES]) -> Token
     // CREATOR LOGICAL UNIT DESCRIPTOR: an identification descriptor CSCD descriptor.
     token.u8(0xE4).u8(0).u16(0).u8(0x01).u8(0x03).u8(0).u8(of.identity.naa.len() as u8).bytes(&of.identity.naa);
     token.pad_to(44).u32(of.block_bytes);
+    // BYTES REPRESENTED has 128 bits; the upper half is always zero.
     token.u64(0).u64(blocks * u64::from(of.block_bytes));
     // Device type specific data: LOGICAL BLOCK LENGTH IN BYTES.
     token.pad_to(96).u32(of.block_bytes).pad_to(TARGET_AT);

@@ -76,14 +76,14 @@ impl<D: BlockDevice> LogicalUnit<D> {
         }
     }
 
-    /// Sets the `keeper`, which persists reservations and enumerates the target ports of the unit.
+    /// Sets the state store, which persists reservations and enumerates the target ports of the unit.
     #[must_use]
     pub fn with_state_store(self, keeper: Rc<dyn StateStore>) -> Self {
         Self { persistence: Persistence::by(keeper), ..self }
     }
 
-    /// Sets the `neighbours`, which resolve the units that a nexus may copy from and to. Without them, no unit can be
-    /// named in a third-party copy.
+    /// Sets the copy environment, which resolves the units that a nexus may copy from and to. Without it, no unit can
+    /// be named in a third-party copy.
     #[must_use]
     pub fn with_copy_environment(self, neighbours: Rc<dyn CopyEnvironment>) -> Self {
         Self { copies: Copies::new(neighbours), ..self }
@@ -95,7 +95,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         Self { sanitize: Sanitize::by(sanitizer), ..self }
     }
 
-    /// Restores the state that the keeper stored last. Must be called before any nexus is attached.
+    /// Restores the state that was stored last. Must be called before any nexus is attached.
     pub fn restore(&self, kept: PersistentState) {
         // No nexus is attached yet, so no command can observe an intermediate state.
         self.reservations.install(kept.reservations);
@@ -115,8 +115,8 @@ impl<D: BlockDevice> LogicalUnit<D> {
         PersistentState { reservations, sanitize: self.sanitize.state(), mode: self.mode.saved() }
     }
 
-    /// Makes `kept` durable, where there is a keeper. The caller must hold the serialization slot
-    /// [`TURN`](crate::task_set::TURN).
+    /// Makes `kept` durable, where there is a state store. The caller must hold the serialization slot
+    /// [`PERSISTENT_STATE_SLOT`](crate::task_set::PERSISTENT_STATE_SLOT).
     async fn store(&self, kept: PersistentState) -> Result<(), StoreError> {
         self.persistence.store(kept.emit()).await
     }

@@ -8,6 +8,7 @@ use model::{Traced, TracedCommand};
 /// In the file they are ordered by start time, and within a nanosecond by number.
 #[must_use]
 pub fn emit(mut traced: Traced) -> Vec<u8> {
+    // `parse` refuses a file whose commands are out of order.
     traced.commands.sort_by_key(sort_key);
     let names = names(&traced);
     let len = HEADER_BYTES + names.len() + traced.commands.len() * COMMAND_BYTES + CHECKSUM_BYTES;
@@ -34,6 +35,7 @@ pub fn emit(mut traced: Traced) -> Vec<u8> {
 fn put(file: &mut Vec<u8>, command: &TracedCommand) {
     let TracedCommand { number, began_ns, took_ns, cdb, session, data_out_bytes, data_in_bytes, status, sense } =
         command;
+    // In the order of the record that docs/operate/tracing.md defines.
     [number, began_ns, took_ns].into_iter().for_each(|number| file.extend(number.to_le_bytes()));
     file.extend(cdb);
     [session, data_out_bytes, data_in_bytes].into_iter().for_each(|number| file.extend(number.to_le_bytes()));

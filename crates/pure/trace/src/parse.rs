@@ -12,6 +12,7 @@ pub fn parse(bytes: &[u8]) -> Result<Traced, TraceError> {
     let (front, commands) = split(bytes, header.front_bytes);
     let mut names = Names(front.get(HEADER_BYTES..).unwrap_or_default());
     let volume: VolumeName = names.next().and_then(|name| name.parse().ok()).ok_or(TraceError::Names)?;
+    // Grown name by name: a count in a file must not reserve memory.
     let mut sessions = Vec::new();
     for _ in 0..header.sessions {
         sessions.push(names.next().ok_or(TraceError::Names)?.to_owned());
@@ -25,6 +26,7 @@ pub fn parse(bytes: &[u8]) -> Result<Traced, TraceError> {
     if blocks == 0 || block_bytes == 0 || blocks.checked_mul(block_bytes.into()).is_none() {
         return Err(TraceError::Volume { blocks, block_bytes });
     }
+    // The checksum at the end is shorter than a record, so `chunks_exact` leaves it out.
     let commands: Vec<TracedCommand> = commands.chunks_exact(COMMAND_BYTES).filter_map(command).collect();
     check_commands(&commands, header.sessions)?;
     let [overwritten, unended, begun_unix_ns, span_ns] = header.summary;
@@ -64,6 +66,7 @@ fn check_frame(bytes: &[u8]) -> Result<Header, TraceError> {
         return Err(TraceError::Version(version));
     }
     let Some((_, commands, header)) = header else { return Err(short) };
+    // The first has 32 bits in the file, so the sum fits.
     let ends = (header.front_bytes + CHECKSUM_BYTES) as u64;
     // The command count is not trusted yet, so its product is checked for overflow.
     let needs = commands.checked_mul(COMMAND_BYTES as u64).and_then(|bytes| bytes.checked_add(ends));

@@ -371,6 +371,7 @@ fn assemble_pool(candidates: Vec<Candidate<'_>>, survey: &mut Assembly) {
     // Lists every disk with the label; opening writes only to those whose standing takes part.
     let behind = candidates.iter().map(|candidate| (candidate.disk(), candidate.slots_without(commit)));
     let torn = candidates.iter().filter(|candidate| candidate.member.copies.contains(&false));
+    // Marks on disks that the catalog does not name say nothing about the owner of the pool.
     let known = candidates.iter().filter(|candidate| catalog.member(candidate.disk()).is_some());
     let marks: Vec<_> =
         known.filter_map(|candidate| Some((candidate.disk(), candidate.member.owner.clone()?))).collect();
@@ -401,6 +402,7 @@ fn deduplicate<'a>(
     candidates: Vec<Candidate<'a>>,
     refused: &mut Vec<(usize, DiskRefusal)>,
 ) -> (Vec<Candidate<'a>>, Vec<Uuid>) {
+    // Ordered by UUID, so that the result does not depend on the order of the probes.
     let mut by_disk: BTreeMap<Uuid, Vec<Candidate<'a>>> = BTreeMap::new();
     for candidate in candidates {
         by_disk.entry(candidate.disk()).or_default().push(candidate);
@@ -565,7 +567,7 @@ impl AssembledPool {
     ///
     /// Such a disk may have been used without this node since, so each one is reported to the operator.
     pub fn lost(&self) -> impl Iterator<Item = &Position> {
-        // A position that the catalog itself calls failed was reported when it failed.
+        // A failed position was given up by an earlier commit, and reported then.
         let positions = self.groups.iter().flat_map(|group| &group.positions);
         positions.filter(|position| !position.state.takes_part() && position.state != DiskState::Failed)
     }

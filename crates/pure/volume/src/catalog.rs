@@ -184,6 +184,7 @@ impl MemberState {
 
     /// True when both states are equal except for the rebuild progress.
     pub(crate) fn is_like(self, other: Self) -> bool {
+        // States of one kind differ in the rebuild front alone.
         std::mem::discriminant(&self) == std::mem::discriminant(&other)
     }
 }
@@ -260,6 +261,7 @@ impl Catalog {
     /// Segmented volume `id`, if it exists.
     #[must_use]
     pub fn volume(&self, id: Uuid) -> Option<&VolumeRecord> {
+        // A pool has at most 1,024 volumes, and reads and writes do not look them up here.
         self.volumes.iter().find(|volume| volume.id == id)
     }
 

@@ -50,6 +50,7 @@ impl Encryption {
             Self::Plain => Ok(data),
             Self::Locked => Err(Locked),
             Self::Keyed(cipher) => {
+                // Copied where the buffer is shared: a cache above keeps the plain text.
                 let mut data = data.into_buf();
                 cipher.encrypt(group, first, &mut data);
                 Ok(data.freeze())

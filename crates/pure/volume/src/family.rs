@@ -200,6 +200,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     /// Optimal write size in bytes: a whole stripe and a whole granule of the group where that is longest.
     pub(crate) fn optimal_bytes(&self) -> u32 {
         let granules = self.space.granules.borrow();
+        // The longest unit of all groups: a write of that size is cheap wherever its granules go.
         let unit = (0..self.data.group_count()).map(|group| granules.unit(group)).max().unwrap_or(1);
         unit * self.granule_blocks * crate::layout::BLOCK_BYTES
     }

@@ -199,6 +199,7 @@ impl Wire {
 pub(crate) fn put_text(place: &mut [u8], text: &str) {
     // One byte is left for the terminating zero.
     let mut len = text.len().min(place.len() - 1);
+    // Ends at 0 at the latest, which is a boundary of every text.
     while !text.is_char_boundary(len) {
         len -= 1;
     }

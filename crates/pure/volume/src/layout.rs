@@ -37,6 +37,7 @@ pub fn data_area(blocks: Blocks) -> Option<Extent> {
     if blocks.0 < DISK_BYTES_MIN / u64::from(BLOCK_BYTES) {
         return None;
     }
+    // No underflow: the smallest disk has 64 MiB, and the areas around the data have 17.
     let whole = blocks.0 / MIB_BLOCKS * MIB_BLOCKS;
     Some(Extent::new(DATA_START, whole - DATA_START - TAIL_BLOCKS))
 }

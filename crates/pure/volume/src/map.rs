@@ -131,6 +131,7 @@ impl Map {
     pub(crate) fn slab(&self, id: SlabId) -> (u16, Extent) {
         let segment = &self.segments[id.segment as usize];
         assert!(id.slab < segment.initialised.len(), "a slab is one of its segment");
+        // Slabs are numbered row by row, with the columns of a row in order; see `locate`.
         let columns = u32::try_from(segment.columns.len()).expect("bounded by GROUPS_MAX");
         let column = &segment.columns[(id.slab % columns) as usize];
         let start = u64::from(column.first_slab + id.slab / columns) * column.slab_blocks;

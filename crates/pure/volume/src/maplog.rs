@@ -186,6 +186,7 @@ pub(crate) fn parse(identity: LogIdentity, bytes: &[u8]) -> Option<LogBlock> {
 impl Record {
     fn wire(&self) -> Wire {
         let flag = |is: bool, bit: u64| if is { bit } else { 0 };
+        // A removed key has no value; its flag tells that from 0.
         let value = self.value.unwrap_or(0);
         assert!(value <= VALUE, "a value of the map has 56 bits");
         let flags = flag(self.value.is_none(), REMOVED)

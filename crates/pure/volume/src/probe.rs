@@ -150,6 +150,7 @@ async fn find_label<D: BlockDevice>(
             SlotContents::Nothing => {}
         }
     }
+    // The assembly takes the first one as the disk's state.
     catalogs.sort_by_key(|found| std::cmp::Reverse(found.generation));
     // Without readable marks here, the other members have theirs.
     let owner = read_marks(disk, label.pool, label.disk).await.ok();
@@ -282,6 +283,7 @@ pub(crate) async fn write_label<D: BlockDevice>(disk: &D, label: &Label) -> Resu
 pub(crate) async fn restore_label<D: BlockDevice>(disk: &D, label: &Label, copies: [bool; 3]) -> Result<(), IoError> {
     let places = [HEAD_LABELS[0], HEAD_LABELS[1], tail_label(disk.geometry().blocks)];
     for ((copy, block), _) in (0_u8..).zip(places).zip(copies).filter(|(_, is_whole)| !is_whole) {
+        // Flushed one by one, as in `write_label`: a power loss must not tear a second copy.
         let written: Written = disk.write(Lba(block), Buf::copy_of(&label.emit(copy)).freeze()).await?;
         let _: Stable = disk.flush(written).await?;
     }

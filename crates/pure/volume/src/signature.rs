@@ -59,6 +59,7 @@ pub(crate) fn recognise(head: &[u8], tail: &[u8]) -> Option<&'static str> {
     let starts = |bytes: &[u8], at: usize, mark: &[u8]| bytes.get(at..).is_some_and(|rest| rest.starts_with(mark));
     let of_head = HEAD_MARKS.iter().find(|(at, mark, _)| starts(head, *at, mark));
     let of_zfs = || {
+        // Uberblocks are 1 KiB or more apart, in the byte order of the system that wrote them.
         let slots = head.get(ZFS_RING)?.chunks(1024);
         let is_uberblock = |slot: &[u8]| ZFS_MARKS.iter().any(|mark| slot.starts_with(mark));
         slots.into_iter().any(is_uberblock).then_some("a ZFS pool member")

@@ -78,6 +78,7 @@ impl Header {
             return Err(SlotError::Newer { version, unknown });
         }
         let body_bytes = wire.body_bytes.get() as usize;
+        // A longer catalog would reach into the area behind the slot.
         (body_bytes <= BODY_BYTES_MAX)
             .then(|| Self {
                 pool: Uuid::from_bytes(wire.pool),

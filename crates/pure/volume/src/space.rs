@@ -115,6 +115,7 @@ impl SpaceMap {
                 unit_blocks: unit(group),
             })
             .collect();
+        // Taken only here: the columns above begin where the runs began.
         for (group, at) in picks {
             let run = &mut self.free[group][at];
             run.first += rows;

@@ -423,7 +423,8 @@ fn end<D: BlockDevice + 'static>(store: &RefCell<State<D>>, change: u64, outcome
         }
         state.joining.retain(|joining| !disks.contains(joining));
         for (disk, error) in failed.iter().filter(|_| is_spared) {
-            if let Some(member) = state.catalog.member_mut(*disk) {
+            // A member that its array gave up meanwhile is recorded already, as missing where it may return.
+            if let Some(member) = state.catalog.member_mut(*disk).filter(|member| member.state.takes_part()) {
                 member.state = MemberState::after(*error);
                 member.since = SINCE_NEXT;
             }

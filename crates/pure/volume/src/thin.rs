@@ -119,6 +119,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> ThinVolume<D, G> {
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> BlockDevice for ThinVolume<D, G> {
     fn geometry(&self) -> Geometry {
+        // A size that ends within a block is rounded up; the layer of logical blocks hides the rest.
         let blocks = Blocks(self.size_bytes().div_ceil(u64::from(BLOCK_BYTES)));
         Geometry {
             block_bytes: BLOCK_BYTES,
@@ -182,6 +183,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> BlockDevice for ThinVol
 
     fn space(&self) -> Option<Space> {
         let granule = u64::from(self.granule_bytes());
+        // Nothing is written to a snapshot, so no space is available to it.
         let (mapped, free_bytes) = match self.view {
             BranchView::Volume => (self.branch.mapped.get(), self.family.free_bytes(&self.branch)),
             BranchView::Snapshot { mapped, .. } => (mapped, 0),

@@ -71,6 +71,7 @@ pub(crate) fn pages_max(entries: u64, fanout: usize) -> u64 {
 
 /// Encodes page number and entry count of a child for an inner node.
 fn child_value(page: u64, count: usize) -> u64 {
+    // A page has at most 168 entries, and page numbers have 48 bits in a head.
     page << 16 | count as u64
 }
 

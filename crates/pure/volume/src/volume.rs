@@ -111,6 +111,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Volume<D, G> {
     }
 
     async fn read_piece(&self, piece: Piece) -> Result<Rope, IoError> {
+        // The slab may still hold data of another volume, so it is not read.
         if !piece.initialised {
             return Ok(View::zeroed(bytes(piece.extent.len)).into());
         }
@@ -123,6 +124,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Volume<D, G> {
             // The slab must be zeroed durably and recorded before the first write to it.
             self.initialise(piece.slab).await.map_err(|error| piece.translate_error(error))?;
         }
+        // Held until the write has ended: the catalog must call the group dirty all the time.
         let writing = self.shared.start_write(piece.group).await.map_err(|_| piece.refused())?;
         let written = self.gate(&piece).device().write(piece.extent.start, data).await;
         drop(writing);
@@ -152,6 +154,7 @@ fn geometry<D, G: BlockDevice>(shared: &Shared<D, G>, map: &Map, groups: &[u16],
         blocks: Blocks(size_bytes.div_ceil(u64::from(BLOCK_BYTES))),
         physical_block_bytes: BLOCK_BYTES,
         optimal_bytes: turns.and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(stripe_bytes),
+        // The volume promises what all of its groups do.
         volatile_cache: below().any(|geometry| geometry.volatile_cache),
         discard_zeroes: below().all(|geometry| geometry.discard_zeroes),
         prefers_unlogged: false,
@@ -223,9 +226,9 @@ impl<D: BlockDevice + 'static, G: BlockDevice> BlockDevice for Volume<D, G> {
         let _operation = self.enter(all)?;
         let groups = self.groups.borrow().clone();
         if let [group] = groups[..] {
-            // `after` does not tell which groups were written, so all are flushed.
             return self.shared.gate(group).device().flush(after).await.map_err(|error| error.at(all));
         }
+        // `after` does not tell which groups were written, so all are flushed.
         let flushes = groups.iter().map(|&group| self.shared.gate(group).device().flush(Written::attest()));
         let parts = join_all(flushes).await.into_iter();
         let stable = parts.reduce(|all, part| Ok(all?.and(part?))).expect("a volume lies on a group");

@@ -38,6 +38,7 @@ impl<D: BlockDevice> Window<D> {
 
     /// Translates the extent of an error into the window's addresses.
     fn translate_error(&self, error: IoError) -> IoError {
+        // An error may name more than the window, such as the whole device.
         let shared = self.area.intersection(error.extent);
         let start = Lba(shared.start.0.saturating_sub(self.area.start.0));
         error.at(Extent { start, len: shared.len })

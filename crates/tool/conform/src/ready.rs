@@ -104,10 +104,10 @@ pub fn reach(aim: &TestTarget) -> Result<Reached, String> {
         Unit::of(session, aim, None).inquiry()
     });
     let inquiry = told.map_err(|why| why.to_string())?;
+    // T10 VENDOR IDENTIFICATION is in bytes 8 to 15.
     Ok(Reached { is_ours: inquiry.0.get(8..16) == Some(b"BLOCKYRD") })
 }
 
-/// Offsets of fields in pages are defined in `unit`; each requirement reads one field.
 impl Requirement {
     /// Returns the advice when the requirement is not met.
     #[must_use]

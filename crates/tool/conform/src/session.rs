@@ -92,6 +92,7 @@ impl Session {
     fn enter_at(portal: &str, config: &InitiatorConfig, aim: &TestTarget) -> CheckResult<Result<LoginOutcome, String>> {
         let mut wire = Wire::connect_to(portal, aim.patience)?;
         let mut login = InitiatorLogin::new(config.clone(), random()?);
+        // Until the first response, the window begins and ends with the first command.
         let (mut stat_sn, mut numbers) = (StatSn(0), (config.cmd_sn, config.cmd_sn));
         loop {
             match login.poll() {
@@ -102,8 +103,8 @@ impl Session {
                     wire.send(&header, &text);
                 }
                 Some(InitiatorStep::FullFeature(agreed)) => {
-                    (wire.header_digest, wire.data_digest) = (agreed.header_digest, agreed.data_digest);
                     // Digests begin with the first PDU of full feature phase.
+                    (wire.header_digest, wire.data_digest) = (agreed.header_digest, agreed.data_digest);
                     let (exp_cmd_sn, max_cmd_sn) = numbers;
                     let (lun, cmd_sn) = (Lun(scsi::Lun::of(aim.lun).0), agreed.identity.cmd_sn);
                     let (agreed, tag, answered) = (*agreed, 0, ResponseTracker::default());
@@ -169,6 +170,7 @@ impl Session {
 
     /// Builds a command that writes `bytes`; `unasked` announces unsolicited Data-Out, otherwise R2Ts ask for the data.
     pub(crate) fn write_command(&mut self, cdb: &[u8], bytes: u32, unasked: bool) -> ScsiCommand {
+        // Without bytes to read, R is 0.
         let command = self.read_command(cdb, 0);
         // F is 0 while unsolicited Data-Out follows the command (RFC 7143 §11.3.1).
         ScsiCommand { is_final: !unasked, write: true, expected_data_transfer_bytes: bytes, ..command }
@@ -346,6 +348,7 @@ impl Session {
             })?;
             self.stat_sn = stat_sn.next();
         }
+        // ExpCmdSN and MaxCmdSN are in the same place of all PDUs of a target.
         let word = |at: usize| u32::from_be_bytes([0, 1, 2, 3].map(|n| pdu.header[at + n]));
         let (exp_cmd_sn, max_cmd_sn) = (CmdSn(word(28)), CmdSn(word(32)));
         ensure(!exp_cmd_sn.precedes(self.exp_cmd_sn), || "ExpCmdSN goes back".to_owned())?;
@@ -377,6 +380,7 @@ impl Session {
         target_transfer_tag: TargetTransferTag,
         data: &[u8],
     ) {
+        // An immediate PDU carries the next CmdSN without consuming it.
         let (cmd_sn, exp_stat_sn) = (self.cmd_sn, self.stat_sn);
         let nop_out = NopOut { immediate: true, lun, initiator_task_tag, target_transfer_tag, cmd_sn, exp_stat_sn };
         let mut header: Bhs = [0; 48];

@@ -30,7 +30,7 @@ pub struct TestTarget {
     pub patience: Duration,
 }
 
-/// Error of parsing an [`Aim`].
+/// Error of parsing a [`TestTarget`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TestTargetError {
     /// The text is not a URL of the required form.

@@ -26,6 +26,7 @@ pub(crate) fn check_format(parsed: &TargetPdu, pdu: &Pdu, next: StatSn) -> Check
 
 fn nop_in_is_well_made(nop_in: &NopIn, pdu: &Pdu, next: StatSn) -> CheckResult {
     if !nop_in.initiator_task_tag.is_reserved() {
+        // The answer to a ping must not ask for an answer itself.
         return ensure(nop_in.target_transfer_tag.is_reserved(), || {
             "the answer to a ping has a Target Transfer Tag".to_owned()
         });

@@ -56,6 +56,7 @@ impl Wire {
         for address in portal.to_socket_addrs().map_err(unreachable)? {
             match TcpStream::connect_timeout(&address, patience) {
                 Ok(stream) => {
+                    // A small PDU must not wait for the acknowledgment of the one before it.
                     stream.set_nodelay(true).map_err(unreachable)?;
                     stream.set_write_timeout(Some(patience)).map_err(unreachable)?;
                     return Ok(Self { stream, patience, header_digest: false, data_digest: false });
@@ -82,6 +83,7 @@ impl Wire {
         bytes.resize(from + data.len().next_multiple_of(4), 0);
         // A PDU without data has no data digest (RFC 7143 §11.2).
         if self.data_digest && !data.is_empty() {
+            // The digest includes the padding.
             let digest = digest(&bytes[from..]);
             bytes.extend_from_slice(&digest);
         }

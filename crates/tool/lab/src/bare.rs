@@ -135,12 +135,14 @@ impl Peer {
 
     fn send(&mut self, bytes: &Bytes) -> std::io::Result<usize> {
         if !bytes.placed {
+            // Without addresses any bytes do, also the same ones again and again.
             return self.stream.write(&bytes.all[..self.owed.min(bytes.all.len())]);
         }
         let pieces = self.pieces.iter().take(PIECES_MAX);
         let slices: SendSlices<'_> = pieces.map(|piece| IoSlice::new(&bytes.all[piece.clone()])).collect();
         let sent = self.stream.write_vectored(&slices)?;
         let mut left = sent;
+        // A partial send leaves the rest of a piece at the front.
         while let Some(piece) = self.pieces.front_mut().filter(|_| left > 0) {
             let here = left.min(piece.len());
             piece.start += here;
@@ -178,6 +180,7 @@ impl Peer {
 
     fn keep(&mut self, data: &[u8], bytes: &mut Bytes) {
         if bytes.placed {
+            // `place_of` has left space for the whole transfer, so the range is within the memory.
             bytes.all[self.place..self.place + data.len()].copy_from_slice(data);
             self.place += data.len();
         }

@@ -42,6 +42,7 @@ fn ends_within(child: &Child, limit: Duration, said: Option<&fs::File>) -> Resul
     let until = Instant::now() + limit;
     loop {
         let left = until.saturating_duration_since(Instant::now());
+        // Short steps, since a program that prints endlessly would fill the memory before its time limit.
         let step = left.min(LOOK);
         let timeout = Timespec { tv_sec: i64::try_from(step.as_secs())?, tv_nsec: step.subsec_nanos().into() };
         match poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timeout)) {
@@ -61,6 +62,7 @@ fn ends_within(child: &Child, limit: Duration, said: Option<&fs::File>) -> Resul
 pub fn run_within(command: &mut Command, limit: Duration) -> Result<Ended> {
     // A file instead of a pipe: the child never blocks on it, and no thread has to read it.
     let mut said = nameless_file()?;
+    // A process group of its own, so that children of the program can be killed with it.
     command.stdin(Stdio::null()).stdout(said.try_clone()?).stderr(said.try_clone()?).process_group(0);
     let mut child = command.spawn().with_context(|| format!("cannot start {}", command.get_program().display()))?;
     let in_time = ends_within(&child, limit, Some(&said))?;
@@ -69,6 +71,7 @@ pub fn run_within(command: &mut Command, limit: Duration) -> Result<Ended> {
     let status = child.wait()?;
     said.rewind()?;
     let mut bytes = Vec::new();
+    // The output may have grown beyond its limit between two looks.
     said.take(SAID_BYTES_MAX).read_to_end(&mut bytes)?;
     Ok(Ended { status: in_time.then_some(status), said: String::from_utf8_lossy(&bytes).into_owned() })
 }

@@ -64,6 +64,7 @@ impl Ratio {
     #[must_use]
     pub fn of(first: &[f64], second: &[f64]) -> Option<Self> {
         let rounds: Vec<f64> = first.iter().zip(second).map(|(first, second)| first / second).collect();
+        // A value that is not positive was not measured, and has no ratio.
         if rounds.is_empty() || !rounds.iter().all(|ratio| ratio.is_finite() && *ratio > 0.0) {
             return None;
         }
@@ -157,6 +158,7 @@ pub fn points(first: &Measured, second: &Measured, measure: Measure) -> Option<R
 #[must_use]
 pub fn runs(first: &Run, second: &Run, measures: &[Measure]) -> Vec<Row> {
     let pairs = first.points.iter().filter_map(|one| {
+        // By labels, not by position: the runs may have different points.
         let other = second.points.iter().find(|other| other.labels == one.labels)?;
         Some((one.labels.clone(), one, other))
     });

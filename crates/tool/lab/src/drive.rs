@@ -186,6 +186,7 @@ async fn walk<W: World>(
     let units = ends.units(point);
     // No end: the source ends after one pass.
     let window = Window { from: world.now(), to: Time(u64::MAX) };
+    // One unit after the other, so that every target accepts the load of a fill.
     for index in 0..units {
         let unit = ends.open_one(world, index, true).await?;
         let share = Share { index: 0, of: 1, of_unit: (0, 1), depth: once.depth };
@@ -254,6 +255,7 @@ impl<'a, W: World> OpenTransport<'a, W> {
             Self::Bare(..) => 1,
             Self::Device(disks) => u32::try_from(disks.len()).unwrap_or(u32::MAX),
         };
+        // A unit without a session is neither filled nor verified.
         there.min(point.all_sessions())
     }
 }
@@ -356,6 +358,7 @@ impl FirstError {
     async fn unless<T>(&self, awaited: impl Future<Output = T>) -> Result<T> {
         let mut failure = pin!(self.news.until(|| self.error.borrow().is_some()));
         let mut awaited = pin!(awaited);
+        // The failure first: a lost session ends the wait even if the other result is ready.
         poll_fn(|cx| match failure.as_mut().poll(cx) {
             Poll::Ready(()) => Poll::Ready(Err(self.error.take().expect("it was just seen"))),
             Poll::Pending => awaited.as_mut().poll(cx).map(Ok),

@@ -123,6 +123,7 @@ fn explain_one(point: &Point, sample: &Sample, machine: &Machine) -> Explanation
     evidence.extend(figures.beside());
     evidence.extend(figures.errors());
     evidence.extend(figures.stolen());
+    // Other programs are then the limit itself, and named by it already.
     evidence.extend(figures.disturbed().filter(|_| limit != Limit::Others));
     let change = change::of(&limit, &figures, machine);
     Explanation { limit, evidence, change, unseen, rounds: (1, 1) }

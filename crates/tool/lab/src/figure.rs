@@ -201,6 +201,7 @@ impl Measure {
             Self::P999 => quantile(0.999),
             Self::ServerCpu => sample.server.map(|usage| percent(usage.cpu_seconds)),
             Self::ClientCpu => Some(percent(sample.client.cpu_seconds)),
+            // Without a command there is no cost per command.
             Self::ServerPerCommand => sample.server_us().filter(|_| ended),
             Self::ClientPerCommand => ended.then(|| sample.client_us()),
             Self::ServerMemory => sample.server.map(|usage| mib(usage.resident_bytes)),

@@ -118,6 +118,7 @@ impl Root<'_> {
         }
         match (logical, cores.len()) {
             (0, _) => None,
+            // Some processors report no core numbers; then only logical ones are known.
             (logical, cores) if cores == 0 || cores == logical => Some(logical.to_string()),
             (logical, cores) => Some(format!("{logical} threads of {cores}")),
         }
@@ -149,6 +150,7 @@ impl Root<'_> {
     /// Returns the idle governor, and the polling time of a virtual core.
     fn idle(&self) -> Option<String> {
         let governor = self.text("sys/devices/system/cpu/cpuidle/current_governor")?;
+        // Other governors ignore the parameter.
         let poll = self.text(&format!("sys/module/haltpoll/parameters/{HALT_POLL}")).filter(|_| governor == "haltpoll");
         Some(poll.map_or_else(|| governor.clone(), |ns| format!("{governor}, {HALT_POLL} {ns}")))
     }
@@ -180,10 +182,12 @@ impl Root<'_> {
             let driver = fs::read_link(self.0.join(FOLDER).join(name).join("device/driver")).ok();
             let driver =
                 driver.as_deref().and_then(Path::file_name).map(|driver| driver.to_string_lossy().into_owned());
+            // A link without a carrier reports -1, which is no number here.
             let speed = read("speed").and_then(|speed| speed.parse::<u32>().ok()).map(|speed| format!("{speed} Mb/s"));
             let parts = [driver, speed, read("mtu").map(|mtu| format!("MTU {mtu}"))];
             parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
         };
+        // Files such as `bonding_masters` are no interfaces.
         let folders = |name: &String| PathBuf::from(self.0).join(FOLDER).join(name).is_dir();
         self.names(FOLDER).into_iter().filter(folders).map(|name| (name.clone(), fact(&name))).collect()
     }

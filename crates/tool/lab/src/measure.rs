@@ -95,6 +95,7 @@ pub fn once(point: &Point, means: &TestResources, seed: u64) -> Result<Sample> {
     })?;
     match thread.join() {
         Ok(sample) => sample,
+        // A panic of the load is a defect of the lab, and is not recorded as a result.
         Err(panic) => std::panic::resume_unwind(panic),
     }
 }

@@ -80,6 +80,7 @@ impl Reading {
             // Only daemons that answered both times.
             let pairs = now.iter().zip(&then).filter_map(|(now, then)| now.as_ref().zip(then.as_ref()));
             let members: Vec<_> = pairs.flat_map(|(now, then): (&Members, &Members)| now.since(then)).collect();
+            // Members first, since they explain more than the disks of the whole machine.
             seen.disks.splice(0..0, members);
         }
         Sample { server, client: spent(self.client, before.client), seen: Some(seen), ..Sample::default() }

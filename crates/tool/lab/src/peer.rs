@@ -84,6 +84,7 @@ impl TestResources {
     /// Returns the reason why the point cannot be measured here, if there is one.
     #[must_use]
     pub fn lacks(&self, point: &Point) -> Option<String> {
+        // Settings that no machine could measure are named before anything that is missing here.
         if let Some(why) = unsound(point) {
             return Some(why);
         }
@@ -158,6 +159,7 @@ impl TestResources {
                 target: IscsiName::parse(&unit.iqn).with_context(|| format!("\"{}\"", unit.iqn))?,
                 lun: unit.lun,
                 initiator: initiator.expect("a name"),
+                // The qualifier of the ISID has 16 bits.
                 session: u16::try_from(index % 0x1_0000)?,
                 auth: InitiatorAuth::None,
                 digests: point.digests,
@@ -240,6 +242,7 @@ impl TestResources {
         }
         let place = if point.backing == Backing::Ram { Path::new(MEMORY) } else { folder };
         let file = tempfile::NamedTempFile::new_in(place)?;
+        // Sparse: the fill writes the blocks, not this call.
         file.as_file().set_len(point.unit.bytes())?;
         let path = file.path().to_str().context("the folder's name is no text")?.to_owned();
         Ok(Serving { way: Transport::Device(vec![path]), meter: Meter::default(), _held: Held::File { _file: file } })

@@ -147,6 +147,7 @@ impl Point {
     ///
     /// *Errors*: the invalid setting.
     pub fn check(&self) -> Result<()> {
+        // In 64 bits, since the product is judged before anything relies on its size.
         let sessions = u64::from(self.clients) * u64::from(self.sessions);
         let beside = self.beside.map_or(0, |beside| beside.sessions.into());
         ensure!(sessions > 0 && self.depth > 0, "clients, sessions and depth are one or more");

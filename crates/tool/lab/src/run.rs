@@ -208,6 +208,7 @@ impl Latency {
     /// Returns the sum of both.
     #[must_use]
     pub fn with(&self, other: &Self) -> Self {
+        // The map keeps the buckets ascending, as `quantile` requires.
         let mut counts: BTreeMap<u64, u64> = self.buckets.iter().copied().collect();
         for &(value, count) in &other.buckets {
             *counts.entry(value).or_default() += count;

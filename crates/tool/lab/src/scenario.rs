@@ -154,6 +154,7 @@ impl Axis {
     fn at(&self, value: &Value) -> Result<(String, Table)> {
         let mut set = match value {
             Value::Table(set) => set.clone(),
+            // The label of a text is without the quotes that TOML would print.
             Value::String(text) => return Ok((text.clone(), Table::from_iter([(self.name.clone(), value.clone())]))),
             other => return Ok((other.to_string(), Table::from_iter([(self.name.clone(), other.clone())]))),
         };

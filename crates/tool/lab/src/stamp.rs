@@ -32,6 +32,7 @@ pub enum Found {
 
 impl Stamp {
     fn words(self) -> impl Iterator<Item = u64> {
+        // The rotation separates small block numbers and generations, so that both affect the content independently.
         let start = mix(mix(self.seed) ^ mix(self.block.rotate_left(32) ^ self.generation));
         let rest = (0..).map(move |index: u64| {
             let word = start.wrapping_add(index.wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -62,6 +63,7 @@ impl Stamp {
             return Found::Damaged;
         };
         let stamp = Self { block, generation, seed };
+        // The first words alone prove nothing about the rest, so every word is compared.
         if magic == MAGIC
             && bytes.len() == STAMP_BYTES
             && words.eq(stamp.words().take(STAMP_BYTES / WORD_BYTES).skip(4))

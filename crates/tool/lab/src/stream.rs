@@ -36,6 +36,7 @@ pub fn check(from: &mut impl Read, bytes: Option<u64>, seed: u64) -> Result<Veri
     let mut all = 0;
     loop {
         let len = fill(from, &mut piece).context("the stream cannot be read")?;
+        // Only the last piece can have a partial block, which is no valid stamp.
         for block in piece[..len].chunks(STAMP_BYTES) {
             let number = proof.judged;
             proof.judged += 1;
@@ -62,6 +63,7 @@ pub fn check(from: &mut impl Read, bytes: Option<u64>, seed: u64) -> Result<Veri
 }
 
 fn note(proof: &mut Verification, words: String) {
+    // All faults are counted, but a damaged stream must not fill the memory with descriptions.
     proof.faults += 1;
     if proof.words.len() < WORDS_MAX {
         proof.words.push(words);

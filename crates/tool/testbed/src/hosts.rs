@@ -43,6 +43,7 @@ impl Hosts {
             Order::Record { what: Recordable::Session(id), .. } => self.session(*id).map(|_| Report::Recording(1)),
             Order::Record { what: Recordable::From(_), .. } => Ok(Report::Recording(1)),
             Order::NextRecorded { .. } | Order::StopRecording { .. } => {
+                // Nothing is recorded, so each recording is over at once.
                 Ok(Report::Recorded(Recordings { is_over: true, ..Recordings::default() }))
             }
             Order::Latencies { .. } => Ok(Report::Latencies(latencies())),

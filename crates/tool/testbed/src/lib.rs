@@ -106,6 +106,7 @@ impl Testbed {
         let engine = start_engine(&machine);
         let hosts = Arc::new(Mutex::new(std::mem::take(&mut self.hosts)));
         let under_way = Arc::new(AtomicUsize::new(0));
+        // A new order ends the wait in `next` at once.
         let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
         let mut has_stopped = false;
         while !has_stopped {
@@ -173,6 +174,7 @@ impl Testbed {
 }
 
 fn lock<T>(shared: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    // A panic elsewhere must not hide its cause behind a poisoned lock.
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -108,6 +108,7 @@ impl World for Machine {
         if !metadata.is_file() {
             return Err(io::Error::new(ErrorKind::InvalidInput, "neither a block device nor a regular file"));
         }
+        // An attempt that fails on purpose must not mark the file as open.
         if self.state.busy.get() > 0 {
             self.state.busy.set(self.state.busy.get() - 1);
             return Err(ErrorKind::ResourceBusy.into());

@@ -110,6 +110,7 @@ impl Core {
         while !is_over() {
             self.happen();
             // One task per turn, chosen among the ready tasks of all nodes. The clock jumps only when none is ready.
+            // The task may just have ended the run; with nothing left to happen, `advance` would report a deadlock.
             if !self.run_a_task() && !is_over() {
                 self.advance();
             }
@@ -130,6 +131,7 @@ impl Core {
             };
             event(self);
         }
+        // Firing only queues tasks: nothing runs, and adds a node, while the nodes are borrowed.
         for node in self.nodes.borrow().iter() {
             node.timers.fire(now);
         }
@@ -137,11 +139,13 @@ impl Core {
 
     /// Runs one ready task of any node, chosen by the seed; returns false when there is none.
     fn run_a_task(&self) -> bool {
+        // A clone: the task may add a machine.
         let nodes = self.nodes.borrow().clone();
         let ready: usize = nodes.iter().map(|node| node.executor.ready_count()).sum();
         if ready == 0 {
             return false;
         }
+        // One draw over the tasks of all nodes: each has the same chance, whichever node it is on.
         let mut choice = self.schedule.borrow_mut().index(ready);
         for node in &nodes {
             let here = node.executor.ready_count();
@@ -170,6 +174,7 @@ impl Core {
     }
 
     fn set_now(&self, now: Time) {
+        // Checked at every step of the clock, so that tasks that wake each other without end are found as well.
         if now.since(Time::default()) > self.time_limit.get() {
             panic!("the run is not over after {:?} of its time\n{}", self.time_limit.get(), self.report());
         }
@@ -189,6 +194,7 @@ impl Core {
     /// Drops all tasks and events: they hold the world, which holds them.
     pub(crate) fn end(&self) {
         for node in self.nodes.borrow().clone() {
+            // Before the events: destructors of tasks close sockets, which schedules more.
             node.executor.clear();
         }
         // Dropped outside of the borrow: destructors may schedule events.

@@ -55,6 +55,7 @@ impl Net {
     /// Returns an unused port.
     fn ephemeral_port(&mut self) -> u16 {
         let port = self.next_port;
+        // Ports repeat after 16,384 connections without harm: a connection is identified by its number.
         self.next_port = self.next_port.checked_add(1).unwrap_or(49_152);
         port
     }
@@ -66,6 +67,7 @@ impl Net {
     /// Removes the machine's ends of all connections without notice to the peers.
     pub(crate) fn drop_node(&mut self, node: usize) {
         for connection in self.connections.values_mut() {
+            // Only marked: the connection itself goes when the streams of both ends are dropped.
             connection.drop_node(node);
         }
         self.listeners.retain(|place, _| place.node != node);
@@ -77,6 +79,7 @@ impl Net {
         // Everything that was held back gets another attempt.
         for &id in self.connections.keys() {
             for side in [0, 1] {
+                // As an event: `deliver` borrows the network, which is borrowed here.
                 core.schedule(now, Box::new(move |core| connection::deliver(core, id, side)));
             }
         }

@@ -52,6 +52,7 @@ impl Sim {
             *slot.borrow_mut() = Some(value);
         });
         self.core.drive(|| output.borrow().is_some());
+        // Before the seed's guard is dropped: a destructor that panics is part of the run, too.
         self.core.end();
         drop(reproduce);
         output.take().expect("the world is driven until main has ended")
@@ -105,6 +106,7 @@ impl Sim {
     /// accepted stay accepted. A task that kills its own machine ends with its turn.
     pub fn kill(&self) {
         self.core.record("kill", self.node.id as u64, 0);
+        // Before the disks are released: dropped callers mark their operations as abandoned while the opening is valid.
         self.node.executor.clear();
         for disk in self.disks() {
             disk.release(self.node.id);

@@ -49,6 +49,7 @@ impl Random {
     /// Draws a duration in `range`.
     pub(crate) fn duration(&mut self, range: &RangeInclusive<Duration>) -> Duration {
         let (low, high) = (nanos(*range.start()), nanos(*range.end()));
+        // Both ends are possible, hence one more; a reversed range gives its start.
         Duration::from_nanos(low + self.below(high.saturating_sub(low) + 1))
     }
 

@@ -31,6 +31,7 @@ impl Trace {
 
     /// Appends an event.
     pub(crate) fn record(&mut self, at: Time, what: &'static str, who: u64, detail: u64) {
+        // Every field counts: the first difference between two runs then changes the digest.
         self.mix(&at.0.to_le_bytes());
         self.mix(what.as_bytes());
         self.mix(&who.to_le_bytes());

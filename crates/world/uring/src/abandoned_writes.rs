@@ -26,6 +26,7 @@ impl AbandonedWrites {
     /// Closes `bytes` to later operations until the guard is dropped.
     pub fn register(&self, bytes: Range<u64>) -> AbandonedRange {
         let mut orphans = self.0.borrow_mut();
+        // Unique among the present entries, whose numbers ascend.
         let id = orphans.last().map_or(0, |last| last.id + 1);
         orphans.push(AbandonedWrite { id, bytes, waiting: Vec::new() });
         AbandonedRange { orphans: self.0.clone(), id }
@@ -58,6 +59,7 @@ impl Drop for AbandonedRange {
     fn drop(&mut self) {
         let mut orphans = self.orphans.borrow_mut();
         if let Some(at) = orphans.iter().position(|orphan| orphan.id == self.id) {
+            // Not `swap_remove`: the numbers must stay in order.
             orphans.remove(at).waiting.into_iter().for_each(Waker::wake);
         }
     }

@@ -64,6 +64,7 @@ impl Backend {
             || Poller::new(options.threads_per_disk_max, wake.clone()).map(|poller| Self::Poller(Box::new(poller)));
         match options.io {
             Io::Threads => poller(),
+            // No fallback: an explicit choice that is not possible is an error.
             Io::Uring => Ring::new(options.queue_entries, options.restricted).map(LimitedRing::backend),
             Io::Auto => match Ring::new(options.queue_entries, options.restricted) {
                 Ok(ring) => Ok(LimitedRing::backend(ring)),
@@ -120,6 +121,7 @@ impl Backend {
 /// True when this process is allowed to create a ring.
 #[must_use]
 pub fn makes_ring() -> bool {
+    // Unrestricted: only the permission to create a ring is in question.
     Ring::new(4, false).is_ok()
 }
 

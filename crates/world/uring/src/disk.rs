@@ -57,6 +57,7 @@ enum OperationKind {
 
 impl Disk {
     fn bytes(&self, extent: Extent) -> Range<u64> {
+        // No overflow: `admit` has checked the extent against the size of the device.
         let block = self.geometry.block_bytes;
         extent.start.0 * u64::from(block)..extent.end().0 * u64::from(block)
     }
@@ -73,6 +74,7 @@ impl Disk {
     }
 
     async fn enter_writing(&self, extent: Extent) -> Result<Range<u64>, IoError> {
+        // Refused before the kernel sees it: EBADF of a read-only descriptor would count as a failed disk.
         if self.access.read_only {
             return Err(IoError::new(IoErrorKind::ReadOnly, extent));
         }
@@ -131,6 +133,7 @@ impl BlockDevice for Disk {
         let len = usize::try_from(bytes.end - bytes.start).expect("a read fits into memory");
         let (offset, mut buf, mut filled) = (bytes.start, Buf::recycled(len), 0);
         while filled < len {
+            // A read changes nothing on the disk, so an abandoned one needs no guard.
             let landed = self.carry(Operation::Read { file: self.file.clone(), offset, buf, filled }, None).await;
             let Operation::Read { buf: read, .. } = landed.operation else { unreachable!("a read lands as a read") };
             buf = read;
@@ -170,6 +173,7 @@ impl BlockDevice for Disk {
             let Operation::Write { data: kept, .. } = landed.operation else {
                 unreachable!("a write lands as a write")
             };
+            // The operation owned the data; it is needed again for the rest of a short write.
             data = kept;
             match landed.result {
                 Ok(count) => {
@@ -194,6 +198,7 @@ impl BlockDevice for Disk {
         self.faults.admit(all)?;
         // Without a volatile cache there is nothing to flush.
         if self.geometry.volatile_cache && !self.access.read_only {
+            // No range is closed if this is abandoned: a flush does not change the content of the disk.
             let landed = self.carry(Operation::Flush { file: self.file.clone() }, None).await;
             if let Err(errno) = landed.result {
                 return Err(self.faults.record(OperationKind::Flush, errno, all));
@@ -219,6 +224,7 @@ impl BlockDevice for Disk {
 
     async fn reserve(&self, extent: Extent) -> Result<(), IoError> {
         let bytes = self.enter_writing(extent).await?;
+        // A block device has all of its space; fallocate(2) rejects a length of zero.
         if !self.access.is_file || extent.is_empty() {
             return Ok(());
         }

@@ -40,11 +40,13 @@ fn run_until<T: 'static>(
     let driven = world.drive(|| output.borrow().is_some());
     // Tasks hold the world, and the world holds the tasks: the cycle is broken here.
     world.0.executor.clear();
+    // After the cycle was broken: an error must not leak the shard.
     driven?;
     Ok(output.take().expect("a shard is driven until its main future has ended"))
 }
 
 fn pin(cpu: usize) -> io::Result<()> {
+    // `CpuSet` has no bit for such a number.
     if cpu >= CpuSet::MAX_CPU {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("CPU core {cpu} does not exist")));
     }

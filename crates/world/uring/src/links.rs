@@ -29,11 +29,13 @@ pub fn watch_addresses(
     // Subscribed before the first query, so that no change is missed in between.
     let news = subscribe()?;
     let addresses = interface_addresses()?;
+    // The first list counts as reported, because it is returned to the caller.
     let mut known = addresses.clone();
     std::thread::Builder::new().name("links".to_owned()).spawn(move || {
         loop {
             wait(&news);
             match interface_addresses() {
+                // Most notifications and the periodic check change nothing in the list.
                 Ok(now) if now == known => {}
                 Ok(now) => {
                     known.clone_from(&now);

@@ -91,6 +91,7 @@ impl Operation {
                 let end = data.len().min(*written + TRANSFER_BYTES_MAX);
                 rustix::io::pwrite(file, &data[*written..end], *offset + *written as u64)
             }
+            // Not fsync(2): it would also write time stamps, which no reader needs.
             Self::Flush { file } => rustix::fs::fdatasync(file).map(|()| 0),
             Self::Punch { file, offset, len } => rustix::fs::fallocate(file, PUNCH_FLAGS, *offset, *len).map(|()| 0),
             Self::Allocate { file, offset, len } => {

@@ -29,6 +29,7 @@ impl OperationTable {
             self.places.push(OperationState::Free);
             Token::try_from(self.places.len() - 1).expect("operations under way are bounded by the limits")
         });
+        // No waker yet: a completion before the first poll is stored until then.
         self.places[token as usize] = OperationState::Waiting(None);
         token
     }
@@ -47,6 +48,7 @@ impl OperationTable {
     /// Takes the result once it is available, which frees the token.
     pub fn poll(&mut self, token: Token, cx: &mut Context<'_>) -> Poll<Landed> {
         match &mut self.places[token as usize] {
+            // Spares the clone of the waker when the same task polls again.
             OperationState::Waiting(Some(waker)) if waker.will_wake(cx.waker()) => Poll::Pending,
             OperationState::Waiting(waker) => {
                 *waker = Some(cx.waker().clone());

@@ -26,6 +26,7 @@ impl Reactor {
         let mut backend = Backend::open(options, &bell)?;
         let mut flights = OperationTable::default();
         let bell_token = flights.allocate();
+        // Armed before the first sleep, which it must be able to end.
         backend.start(bell_token, poll_wake_event(&bell));
         Ok(Self { backend, flights, wake_event: bell, wake_token: bell_token, done: Vec::new() })
     }
@@ -44,6 +45,7 @@ impl Reactor {
 
     /// Cancels waiting for a socket.
     pub fn abandon_poll(&mut self, token: Token) {
+        // A wait that has landed already needs no cancellation.
         if self.flights.abandon(token, || None) {
             self.backend.cancel_poll(token);
         }
@@ -72,7 +74,7 @@ impl Reactor {
         let mut done = std::mem::take(&mut self.done);
         for Done { token, landed } in done.drain(..) {
             if token == self.wake_token {
-                // The counter is cleared before the poll is armed again; otherwise the bell would ring forever.
+                // The counter is cleared before the poll is armed again; otherwise it would end every sleep at once.
                 let mut count = [0; 8];
                 let _ = rustix::io::read(&self.wake_event, &mut count);
                 self.backend.start(token, landed.operation);

@@ -39,6 +39,7 @@ impl Spin {
 
     /// Records whether a poll found work.
     pub fn learn(&mut self, found: bool) {
+        // One hit resumes polling at full rate.
         self.misses = if found { 0 } else { self.misses.saturating_add(1) };
     }
 }

@@ -37,6 +37,7 @@ impl Stop {
         if state.stopped {
             return Poll::Ready(());
         }
+        // A task that polls repeatedly is stored once.
         if !state.wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
             state.wakers.push(cx.waker().clone());
         }

@@ -1,4 +1,4 @@
-//! Eventfd that ends the sleep of a shard from outside: rung by other shards, and by threads that have completed an
+//! Eventfd that ends the sleep of a shard from outside: written by other shards, and by threads that have completed an
 //! operation.
 
 use rustix::event::{EventfdFlags, eventfd};
@@ -13,6 +13,6 @@ pub(crate) fn new_wake_event() -> io::Result<Arc<OwnedFd>> {
 
 /// Ends the sleep of the shard that waits for `bell`; callable from any thread.
 pub(crate) fn notify(bell: &OwnedFd) {
-    // The only possible error is a full counter: then the bell is ringing already.
+    // The only possible error is a full counter: then a wake is pending already.
     let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
 }

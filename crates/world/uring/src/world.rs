@@ -87,18 +87,20 @@ impl Uring {
                     break;
                 }
             }
+            // After the tasks: timers that they have set meanwhile may be due as well.
             inner.timers.fire(now);
             if !inner.executor.is_ready() && !is_over() {
                 inner.search()?;
             }
-            // Announced before the kernel is asked to wait: a wake from another thread then rings the bell.
+            // Announced before the kernel is asked to wait: a wake from another thread then writes to the wake event.
             if !is_over() && inner.executor.announce_sleep() {
                 let mut reactor = inner.reactor.borrow_mut();
                 let slept = reactor.wait(inner.until_next_timer());
-                // Before any task is woken: the bell is for wakes from other threads, and each wake would ring it
+                // Before any task is woken: the wake event is for other threads, and each wake would write to it
                 // needlessly.
                 inner.executor.announce_awake();
                 reactor.land();
+                // Only now: completions that arrived before the error are delivered first.
                 slept?;
                 inner.count_idle(now);
             } else {
@@ -118,6 +120,7 @@ impl Inner {
     fn until_next_timer(&self) -> Wait {
         match self.timers.next().map(|next| next.since(clock::now())) {
             None => Wait::Forever,
+            // A due timer: its task is woken in the next round.
             Some(Duration::ZERO) => Wait::No,
             Some(duration) => Wait::AtMost(duration),
         }
@@ -164,6 +167,7 @@ impl World for Uring {
     }
 
     fn unix_time(&self) -> Duration {
+        // A clock before 1970 counts as 1970.
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
     }
 
@@ -172,6 +176,7 @@ impl World for Uring {
         while !rest.is_empty() {
             let flags = rustix::rand::GetRandomFlags::empty();
             match rustix::rand::getrandom(&mut *rest, flags) {
+                // A signal may shorten a request of more than 256 bytes (getrandom(2)).
                 Ok(filled) => rest = &mut rest[filled..],
                 Err(rustix::io::Errno::INTR) => {}
                 Err(errno) => panic!("the kernel returned no random bytes: {errno}"),

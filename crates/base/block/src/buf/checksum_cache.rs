@@ -45,6 +45,7 @@ impl ChecksumCache {
     /// Invalidates the checksums of all pages that overlap `range`, which is about to be written.
     #[inline]
     pub(super) fn forget(&mut self, range: Range<usize>) {
+        // `&mut self` proves that no other thread reads the table, so plain stores suffice.
         if let Some(entries) = self.0.get_mut() {
             // A page that is written in part loses its checksum as well.
             let pages = range.start / PAGE_BYTES..range.end.div_ceil(PAGE_BYTES).min(entries.len());
@@ -59,6 +60,7 @@ fn sum(entry: &AtomicU64, page: &[u8; PAGE_BYTES]) -> u32 {
     // `Relaxed` suffices: flag and checksum are in one word, and the pages were written before they were shared.
     let known = entry.load(Ordering::Relaxed);
     if known & KNOWN != 0 {
+        // The cast drops the flag in bit 32.
         return known as u32;
     }
     let sum = crc32c(page);

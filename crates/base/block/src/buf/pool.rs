@@ -36,6 +36,7 @@ impl Pool {
     /// current sizes of requests instead of keeping those of the past.
     fn make_room(&mut self, class: usize) -> bool {
         let held = |pool: &Self, class: usize| pool.free[class].len() * class_bytes(class);
+        // Otherwise the loop below would empty the pool and still find no room.
         if class_bytes(class) > self.held_bytes_max {
             return false;
         }
@@ -46,6 +47,7 @@ impl Pool {
             if held(self, most) <= held(self, class) {
                 return false;
             }
+            // Not empty: it holds more than `class` does.
             self.free[most].pop();
             self.held_bytes -= class_bytes(most);
         }
@@ -94,6 +96,7 @@ pub(crate) fn taken_here() -> i64 {
 }
 
 fn class_of(len: usize) -> usize {
+    // An empty buffer has a page as well, so that every buffer has a class.
     len.div_ceil(PAGE_BYTES).max(1).next_power_of_two().trailing_zeros() as usize
 }
 
@@ -108,11 +111,25 @@ pub(super) fn take(len: usize) -> Arc<Pages> {
         // Counted by class, not by length, so that `give_last` can subtract the same amount without knowing the length.
         pool.count_taken(class_bytes(class) as i64);
         // `None` for sizes above the largest class, which are never pooled.
-        let pages = pool.free.get_mut(class)?.pop()?;
+        let mut pages = pool.free.get_mut(class)?.pop()?;
         pool.held_bytes -= class_bytes(class);
+        Arc::get_mut(&mut pages).expect("the pool holds the only reference").counted = true;
         Some(pages)
     });
+    // Whole classes are allocated: `give_last` derives the class from the number of pages.
     kept.unwrap_or_else(|| Arc::new(Pages::zeroed(1 << class, true)))
+}
+
+/// Counts pages that go back to the allocator.
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // Also the last of two references that two threads drop at the same moment, of which neither saw itself as last.
+        if self.counted {
+            let bytes = class_bytes(self.class());
+            // The pool of a thread that is exiting is gone, and its count with it.
+            let _ = POOL.try_with(|pool| pool.borrow().count_taken(-(bytes as i64)));
+        }
+    }
 }
 
 /// Returns the pages to the pool when the caller held the last reference.
@@ -125,16 +142,17 @@ pub(super) fn give(pages: Arc<Pages>) {
 }
 
 fn give_last(mut pages: Arc<Pages>) {
-    // Resident storage is neither pooled nor counted.
+    // `get_mut` synchronizes with the drops of other threads: their reads end before the pages are reused.
     // Resident memory takes this path, too; it is neither counted nor pooled.
-    if !Arc::get_mut(&mut pages).is_some_and(|pages| pages.pooled) {
-        return;
-    }
-    let class = pages.count().trailing_zeros() as usize;
+    let Some(own) = Arc::get_mut(&mut pages).filter(|pages| pages.counted) else { return };
+    // Counted below: their drop must not count them again, and must not use the pool while it is borrowed.
+    own.counted = false;
+    let class = own.class();
     // The pool of a thread that is exiting is gone; its pages go to the allocator instead.
     let _ = POOL.try_with(|pool| {
         let mut pool = pool.borrow_mut();
         pool.count_taken(-(class_bytes(class) as i64));
+        // Larger buffers are counted, too, and go back to the allocator.
         if class < CLASSES && pool.make_room(class) {
             pool.held_bytes += class_bytes(class);
             pool.free[class].push(pages);
@@ -146,6 +164,27 @@ fn give_last(mut pages: Arc<Pages>) {
 mod tests {
     use super::*;
     use crate::Buf;
+    use std::sync::Barrier;
+
+    /// Regression: of two threads that dropped the last two references at once neither counted the memory as returned.
+    #[test]
+    fn memory_whose_last_two_references_are_dropped_at_once_is_counted_as_returned() {
+        const LARGE: u64 = 128 << 20;
+        for _ in 0..200 {
+            let first = Buf::recycled(LARGE as usize).freeze();
+            let (second, both) = (first.clone(), Barrier::new(2));
+            std::thread::scope(|scope| {
+                for view in [first, second] {
+                    let both = &both;
+                    scope.spawn(move || {
+                        both.wait();
+                        drop(view);
+                    });
+                }
+            });
+            assert!(taken_bytes() < LARGE, "all of it was dropped");
+        }
+    }
 
     #[test]
     fn taken_bytes_are_given_back_from_whichever_thread_drops_them() {

@@ -69,6 +69,7 @@ impl Flash {
     pub(super) fn submit(&mut self, now: u64, motion: Transfer) -> u64 {
         let chips = self.chips;
         // Large transfers are spread over the channels page by page.
+        // At least one: a command without data occupies a channel as well.
         let pages = motion.bytes.div_ceil(PAGE_BYTES).max(1);
         if motion.write {
             // A write crosses the link first and is acknowledged from the buffer, but waits for channels that are still
@@ -81,6 +82,7 @@ impl Flash {
         // A read occupies the channels first and crosses the link afterward.
         let begun = (0..pages).map(|_| self.occupy(now, chips.read_ns)).max();
         let ready = begun.unwrap_or(now) + chips.read_ns;
+        // The link is serial: a transfer starts when the preceding one has passed.
         self.read_line = self.read_line.max(ready) + passing(motion.bytes, chips.read_bytes_per_second);
         self.read_line
     }
@@ -95,5 +97,6 @@ impl Flash {
 }
 
 fn passing(bytes: u64, bytes_per_second: u64) -> u64 {
+    // Fits in 64 bits for transfers of up to 18 GB, far more than a buffer holds.
     bytes * 1_000_000_000 / bytes_per_second
 }

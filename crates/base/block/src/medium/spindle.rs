@@ -74,6 +74,7 @@ struct Waiting {
 
 impl Spindle {
     pub(super) fn new(mechanics: Mechanics, stroke_bytes: u64) -> Self {
+        // Never zero: seek distances are divided by the stroke.
         Self { mechanics, stroke_bytes: stroke_bytes.max(1), head: 0, free_at: 0, waiting: Vec::new() }
     }
 
@@ -95,6 +96,7 @@ impl Spindle {
         if begin > now {
             return None;
         }
+        // The disk chooses among the commands in its queue; further ones wait in the host.
         let queued = self.waiting.iter().take(self.mechanics.queue).enumerate();
         // What arrives after the arm has started is not a candidate, although the caller already knows it.
         let there = queued.filter(|(_, waiting)| waiting.since <= begin);
@@ -104,6 +106,7 @@ impl Spindle {
             takes as f64 - age as f64 * AGE_WEIGHT
         };
         let nearest = there.min_by(|(_, one), (_, other)| away(one).total_cmp(&away(other)));
+        // Never empty: `begin` is not before the submission of the first command.
         let index = nearest.map_or(0, |(index, _)| index);
         let waiting = self.waiting.remove(index);
         let end = self.end_of(begin, waiting);
@@ -121,6 +124,7 @@ impl Spindle {
             // Sequential: queued before the head moved on, or already in the read-ahead buffer of the disk. No seek, no
             // rotation.
             let passed = self.free_at + pass as u64;
+            // The electronics bound each command, even when its data is in the buffer already.
             return passed.max(begin + mechanics.overhead_ns as u64);
         }
         let away = motion.offset.abs_diff(self.head);
@@ -136,6 +140,7 @@ impl Spindle {
         // Angles are fractions of a revolution: the position of the platter at `arrived`, and that of the data.
         let angle = (arrived / mechanics.turn_ns).fract();
         let wanted = (motion.offset % mechanics.track_bytes) as f64 / mechanics.track_bytes as f64;
+        // One more revolution keeps the fraction positive when the data lies behind the head.
         let turn = (wanted - angle + 1.0).fract() * mechanics.turn_ns;
         (arrived + turn + pass) as u64
     }

@@ -52,6 +52,7 @@ impl Null {
 
     fn swallow(&self, start: Lba, data: &[u8]) -> Result<Written, IoError> {
         // Only the bounds are checked.
+        // A write that a real disk would refuse must not succeed in a measurement.
         self.geometry.get().extent_of(start, data.len())?;
         Ok(Written::attest())
     }

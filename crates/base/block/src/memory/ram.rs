@@ -77,6 +77,7 @@ impl Ram {
         let first = Blocks(start.0).bytes(self.geometry.get().block_bytes);
         let mut at = usize::try_from(first).expect("memory is addressable");
         let end = at + len;
+        // Borrows nothing: callers change the directories while they iterate.
         std::iter::from_fn(move || {
             let from = at % SLAB_BYTES;
             let here = (SLAB_BYTES - from).min(end - at);
@@ -119,6 +120,7 @@ impl Ram {
             let here = piece.range.len();
             // Taken out of the directory: the disk's own reference would otherwise make every slab look shared.
             let old = std::mem::take(slab);
+            // New storage is zeroed: the bytes of the slab outside of the piece read as zeros.
             let mut buf = if old.is_empty() { Buf::storage(SLAB_BYTES) } else { writable(old) };
             let (into, from) = (buf.part_mut(piece.range), &data[done..done + here]);
             // Data of large disks would only evict the caches.
@@ -127,6 +129,7 @@ impl Ram {
             } else {
                 into.copy_from_slice(from)
             }
+            // Put back without an await in between, so no reader finds the slab missing.
             *slab = buf.freeze();
             done += here;
         }
@@ -229,6 +232,7 @@ impl BlockDevice for Ram {
         let mapped = pieces.peek().is_some_and(|piece| is_held(piece.slab));
         let alike = pieces.take_while(|piece| is_held(piece.slab) == mapped);
         let bytes: usize = alike.map(|piece| piece.range.len()).sum();
+        // A slab holds whole blocks, so the division is exact.
         let len = Blocks(bytes as u64 / u64::from(self.geometry.get().block_bytes));
         Ok(Run { extent: Extent { len, ..extent }, mapped })
     }

@@ -180,12 +180,14 @@ impl EventCode {
     /// Returns the severity. A number that this version does not know counts as a warning.
     #[must_use]
     pub fn severity(self) -> EventSeverity {
+        // Unknown codes occur after a downgrade: such an event is not hidden, and it is no outage either.
         CATALOGUE.iter().find(|entry| entry.code == self).map_or(EventSeverity::Warning, |entry| entry.severity)
     }
 }
 
 impl fmt::Display for EventCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // `pad` honors the column width of tables, which `write!` alone would ignore.
         f.pad(&format!("BY-E{:03}", self.0))
     }
 }

@@ -94,12 +94,14 @@ impl FreeRegions {
             self.held_bytes += len;
         }
         let (regions, region) = (&mut self.regions[class_of(len)], slot.region());
+        // A region that nobody lists was full: its slots become available through this thread.
         if region.list() {
             regions.push(region.clone());
         } else if regions.len() > 1
             && region.owned_slots() == 1
             && let Some(at) = regions.iter().rposition(|known| Arc::ptr_eq(known, region))
         {
+            // Listed here, and only the listing thread claims slots: none can be claimed in between.
             self.held_bytes = self.held_bytes.saturating_sub(region.held_bytes());
             regions.swap_remove(at);
         }

@@ -18,7 +18,7 @@ fn load(bytes: &[u8; 32]) -> Vector {
 #[target_feature(enable = "avx2")]
 #[inline]
 fn store(bytes: &mut [u8; 32], vector: Vector) {
-    // SAFETY: the 32 bytes are writable and nobody else's; the instruction asks for no alignment.
+    // SAFETY: the 32 bytes are writable and borrowed exclusively; the instruction requires no alignment.
     unsafe { _mm256_storeu_si256(bytes.as_mut_ptr().cast(), vector) }
 }
 
@@ -60,6 +60,7 @@ fn factor(c: u8) -> Factor {
 fn multiply(a: Vector, c: &Factor) -> Vector {
     let half = _mm256_set1_epi8(0x0f);
     let low = _mm256_shuffle_epi8(c.low, _mm256_and_si256(a, half));
+    // The shift moves bits across bytes; the mask removes them.
     let high = _mm256_shuffle_epi8(c.high, _mm256_and_si256(_mm256_srli_epi64::<4>(a), half));
     xor(low, high)
 }

@@ -17,7 +17,7 @@ fn load(bytes: &[u8; 32]) -> Vector {
 #[target_feature(enable = "avx2,gfni")]
 #[inline]
 fn store(bytes: &mut [u8; 32], vector: Vector) {
-    // SAFETY: the 32 bytes are writable and nobody else's; the instruction asks for no alignment.
+    // SAFETY: the 32 bytes are writable and borrowed exclusively; the instruction requires no alignment.
     unsafe { _mm256_storeu_si256(bytes.as_mut_ptr().cast(), vector) }
 }
 

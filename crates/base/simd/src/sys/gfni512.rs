@@ -17,7 +17,7 @@ fn load(bytes: &[u8; 64]) -> Vector {
 #[target_feature(enable = "avx512f,avx512bw,gfni")]
 #[inline]
 fn store(bytes: &mut [u8; 64], vector: Vector) {
-    // SAFETY: the 64 bytes are writable and nobody else's; the instruction asks for no alignment.
+    // SAFETY: the 64 bytes are writable and borrowed exclusively; the instruction requires no alignment.
     unsafe { _mm512_storeu_si512(bytes.as_mut_ptr().cast(), vector) }
 }
 

@@ -18,7 +18,7 @@ pub(crate) fn copy_past_caches(into: &mut [u8], from: &[u8]) {
     tail.copy_from_slice(from_tail);
     for (vector, bytes) in vectors.iter_mut().zip(from_vectors.chunks_exact(STORE_BYTES)) {
         // SAFETY: the 16 bytes are readable, and the instruction asks for no alignment; the vector is aligned, writable
-        // and nobody else's.
+        // and borrowed exclusively.
         unsafe { _mm_stream_si128(vector, _mm_loadu_si128(bytes.as_ptr().cast())) }
     }
     // Streaming stores are weakly ordered: the fence makes them visible before any later store that publishes the
@@ -30,7 +30,7 @@ pub(crate) fn copy_past_caches(into: &mut [u8], from: &[u8]) {
 /// Prefetches the cache line of `at` into the second-level cache.
 #[inline]
 pub(crate) fn prefetch<T>(at: *const T) {
-    // SAFETY: a prefetch reads nothing that anybody sees, and never faults.
+    // SAFETY: a prefetch has no visible effect, and never faults.
     unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
 }
 

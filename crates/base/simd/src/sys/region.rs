@@ -57,10 +57,12 @@ impl Region {
             let mut bits = free.load(Ordering::Relaxed);
             while bits != 0 {
                 let bit = bits & bits.wrapping_neg();
+                // Pairs with the `Release` of the previous owner's drop: its writes end before ours begin.
                 bits = free.fetch_and(!bit, Ordering::Acquire);
                 // Another thread may have claimed the bit in between; `bits` then holds the current state.
                 if bits & bit != 0 {
                     let mut slot = Slot { region: self.clone(), number: word * 64 + bit.trailing_zeros() as usize };
+                    // Relaxed: only the owner of a slot changes its bit, and `free` orders the owners.
                     let was_used = self.used[word].fetch_or(bit, Ordering::Relaxed) & bit != 0;
                     // Fresh memory of the kernel is zero already.
                     if was_used {
@@ -111,23 +113,23 @@ impl Slot {
     /// Content of the slot.
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: the bytes lie in the mapping, which lives as long as the slot; the kernel gave them as zeros. Whoever
-        // writes them has `&mut self`.
+        // SAFETY: the bytes lie in the mapping, which lives as long as the slot; the kernel gave them as zeros. Writing
+        // them requires `&mut self`.
         unsafe { std::slice::from_raw_parts(self.start(), self.region.slot_bytes) }
     }
 
     /// Content of the slot, for writing.
     #[inline]
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above; no other slot has this number, as its bit was claimed once and is given back by the drop of
+        // SAFETY: as above; no other slot has this number, as its bit was claimed once and is freed by the drop of
         // this one.
         unsafe { std::slice::from_raw_parts_mut(self.start(), self.region.slot_bytes) }
     }
 
     /// Returns the memory of the slot to the kernel, where possible; its content is zero then.
     pub(crate) fn forget(&mut self) {
-        // SAFETY: the bytes are the slot's, and nobody refers to them while it is borrowed to be written. Anonymous
-        // memory reads as zeros behind this.
+        // SAFETY: the bytes are the slot's, and no reference to them exists while it is borrowed mutably. Anonymous
+        // memory reads as zeros after this.
         let done = unsafe { madvise(self.start().cast(), self.region.slot_bytes, Advice::LinuxDontNeed) };
         if done.is_ok() {
             self.region.used[self.number / 64].fetch_and(!self.bit(), Ordering::Relaxed);
@@ -147,6 +149,7 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
+        // `Release`: the next owner sees the content of the slot and its bit in `used`.
         self.region.free[self.number / 64].fetch_or(self.bit(), Ordering::Release);
     }
 }
@@ -156,6 +159,7 @@ fn ones(words: &[AtomicU64]) -> usize {
 }
 
 fn low_bits(count: usize) -> u64 {
+    // A shift by all 64 bits would overflow.
     if count >= 64 { u64::MAX } else { (1 << count) - 1 }
 }
 
@@ -167,8 +171,9 @@ fn map_aligned() -> io::Result<NonNull<u8>> {
     if plain.addr().get() % REGION_BYTES == 0 {
         return Ok(plain);
     }
-    // SAFETY: the mapping is ours, and nobody knows of it.
+    // SAFETY: the mapping is ours, and no reference to it exists.
     unsafe { munmap(plain.as_ptr().cast(), REGION_BYTES) }?;
+    // Twice the size contains an aligned region wherever it starts.
     let wide = map(2 * REGION_BYTES)?;
     let before = wide.as_ptr().align_offset(REGION_BYTES);
     // SAFETY: both parts lie in the mapping, which is ours, and outside of what is returned.

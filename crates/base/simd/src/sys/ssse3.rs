@@ -18,7 +18,7 @@ fn load(bytes: &[u8; 16]) -> Vector {
 #[target_feature(enable = "sse2,ssse3")]
 #[inline]
 fn store(bytes: &mut [u8; 16], vector: Vector) {
-    // SAFETY: the 16 bytes are writable and nobody else's; the instruction asks for no alignment.
+    // SAFETY: the 16 bytes are writable and borrowed exclusively; the instruction requires no alignment.
     unsafe { _mm_storeu_si128(bytes.as_mut_ptr().cast(), vector) }
 }
 
@@ -60,6 +60,7 @@ fn factor(c: u8) -> Factor {
 fn multiply(a: Vector, c: &Factor) -> Vector {
     let half = _mm_set1_epi8(0x0f);
     let low = _mm_shuffle_epi8(c.low, _mm_and_si128(a, half));
+    // The shift moves bits across bytes; the mask removes them.
     let high = _mm_shuffle_epi8(c.high, _mm_and_si128(_mm_srli_epi64::<4>(a), half));
     xor(low, high)
 }

@@ -131,7 +131,7 @@ pub(crate) struct ReceiverOptions {
     /// Trust the certificate authorities in this file of the node, instead of the system's
     #[arg(long, value_name = "FILE", group = "what", conflicts_with = "server_pin")]
     pub server_ca_file: Option<PathBuf>,
-    /// Pin this certificate key of the server, whatever its certificate says: sha256: and 64 digits
+    /// Trust only this key of the server, whoever signed its certificate: sha256: and 64 hexadecimal digits
     #[arg(long, value_name = "PIN", group = "what")]
     pub server_pin: Option<String>,
     /// Set the lowest severity that is sent: info, warning or critical [default: warning]

@@ -18,7 +18,7 @@ pub(crate) enum DiskCommand {
 Example:
   blockyard disk find")]
     Find(ListOptions),
-    /// Add block devices, files that stand for disks, or logical units of other arrays over iSCSI
+    /// Add block devices, files used as disks, or logical units of other arrays over iSCSI
     #[command(after_help = "Example:
   blockyard disk add /dev/disk/by-id/ata-ST12000-ZL2ABCDE
   blockyard disk add --name d0 --create 1GiB ./var/d0.img
@@ -72,7 +72,7 @@ A logical unit of another array, over two paths, with CHAP in both directions:
         /// State of the slot's locate light
         #[arg(value_enum, required_unless_present = "blink", conflicts_with = "blink")]
         light: Option<Light>,
-        /// Blink the disk's own activity light by reading it in a rhythm for 1 to 600 seconds; changes nothing
+        /// Blink the disk's own activity light by reading it at intervals for 1 to 600 seconds; changes nothing
         /// [default: 30]
         #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "30",
               value_parser = clap::value_parser!(u64).range(1..=600))]

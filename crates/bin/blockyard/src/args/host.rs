@@ -94,8 +94,8 @@ Example:
         force: bool,
     },
     /// List denied logins with the reason and the fix
-    #[command(after_help = "An entry is removed when its initiator logs in. The list starts empty when the daemon \
-             starts; blockyard event list has\nearlier ones.\n\nExample:\n  blockyard host denied -o table")]
+    #[command(after_help = "An entry is removed when its initiator logs in. The list survives a restart of the \
+             daemon.\n\nExample:\n  blockyard host denied -o table")]
     #[command(name = "denied", alias = "refused")]
     Refused(ListOptions),
     /// Explain whether a volume is mapped to a host and usable by it, with every reason

@@ -78,8 +78,8 @@ pub(crate) enum PoolCommand {
   blockyard pool set tank
 
 Settings: rebuild (idle, balanced, fast), rebuild.min, rebuild.max, rebuild.done-by, rebuild.latency, disk.deadline, disk.wait,
-scrub (weekly, monthly, off), scrub.window (hours in UTC), space.soft and space.hard (percent). `off` restores the \
-     default.")]
+disk.errors, disk.error-rate, disk.slow, scrub (weekly, monthly, off), scrub.window (hours in UTC), space.soft and
+space.hard (percent).")]
     Set {
         /// Name of the pool
         name: Name,
@@ -252,7 +252,7 @@ seconds; if they are not in use, --force imports the pool.")]
     Import {
         /// Name of the pool, as stored on its disks
         name: Name,
-        /// Forcibly import a pool that its previous owner did not export and that is certainly down
+        /// Forcibly import a pool that its previous owner did not export; only if that node is certainly down
         #[arg(long)]
         force: bool,
         /// Open the pool even if part of a group's redo log cannot be read on any disk: blocks that this part had
@@ -285,7 +285,7 @@ seconds; if they are not in use, --force imports the pool.")]
     Repair {
         /// Name of the pool
         name: Name,
-        /// Use the rest of a volume's map of which blocks are lost in every copy: data may be older, as listed
+        /// Continue with the rest of a volume map whose blocks are lost in every copy: data may be older, as listed
         #[arg(long)]
         accept_loss: bool,
         /// Do not ask for confirmation by typing the name

@@ -143,7 +143,7 @@ Example:
         /// Trust the certificate authorities in this file of the node, instead of the system's
         #[arg(long, value_name = "FILE", conflicts_with = "server_pin")]
         server_ca_file: Option<PathBuf>,
-        /// Pin this certificate key of the server, whatever its certificate says: sha256: and 64 digits
+        /// Trust only this key of the server, whoever signed its certificate: sha256: and 64 hexadecimal digits
         #[arg(long, value_name = "PIN")]
         server_pin: Option<String>,
     },

@@ -265,11 +265,11 @@ pub(crate) struct PresentOptions {
     /// Spread another volume as well; may be repeated
     #[arg(long = "also", value_name = "VOLUME", requires = "spread")]
     pub also: Vec<VolumeName>,
-    /// Set the LUN [default: the one that the host had for the volume, or the lowest that it had for no other]
+    /// Set the LUN [default: the former LUN of this volume on the host, else the lowest that no volume has used there]
     #[arg(long, value_name = "N")]
     pub lun: Option<u16>,
-    /// Use this LUN even if the host had another volume under it: a host that still has that one open writes into this
-    /// one
+    /// Use this LUN even if the host has used it for another volume: a host that still has that volume open writes to
+    /// this one
     #[arg(long, requires = "lun")]
     pub force: bool,
     /// Set the target [default: the first one]
@@ -288,7 +288,7 @@ pub(crate) struct PresentOptions {
 pub(crate) struct UnpresentOptions {
     /// Name of the volume
     pub volume: VolumeName,
-    /// Name of the host
+    /// Name of the host or group, or everyone
     pub host: Name,
     /// Unmap the volume only from this target [default: every target]
     #[arg(long, value_name = "NAME")]

@@ -14,7 +14,7 @@ Example:
   blockyard web show"
     )]
     Show,
-    /// Print a login link with which one person sets a name and a password, valid once and for half an hour
+    /// Print a one-time login link, valid for 30 minutes, with which a user sets name and password
     #[command(after_help = "Example:
   blockyard web link
   blockyard web link --role viewer

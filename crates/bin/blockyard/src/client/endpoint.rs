@@ -60,8 +60,8 @@ impl Endpoint {
             (_, Some(file)) => Trust::Authority(file.clone()),
             (None, None) => Trust::System,
         };
-        // A trust setting that cannot work is reported before anything is sent.
-        // The token must not be sent before the server is authenticated, so trust is settled first.
+        // Settled before anything is sent: a setting that cannot work fails here, and the token is for an authenticated
+        // server.
         trust.client()?;
         let token = token(global.token_file.as_deref())?;
         Ok(Self::Remote(Box::new(Remote { port: parsed.port_u16().unwrap_or(443), url, host, trust, token })))

@@ -83,6 +83,7 @@ impl ReadVersion {
 
 /// Returns the fields of the object that an administrator sets.
 fn set_of(answer: &Answer) -> Value {
+    // A noun without an entry has no such fields, so the refusal stays as it is.
     let keys = SET.iter().find(|(noun, _)| *noun == answer.key).map_or(&[][..], |(_, keys)| keys);
     let thing = &answer.whole[answer.key];
     Value::Object(keys.iter().map(|key| ((*key).to_owned(), thing[key].clone())).collect::<Map<_, _>>())

@@ -126,7 +126,7 @@ fn find(desk: &CommandContext, options: &ListOptions) -> Result<(), Failure> {
             or_dash(device.reason.as_ref()),
         ]
     };
-    let header = &["STATE", "SIZE", "BY", "MODEL", "SERIAL", "SLOT", "PATH", "WHY NOT"];
+    let header = &["STATE", "SIZE", "TRANSPORT", "MODEL", "SERIAL", "SLOT", "PATH", "REASON"];
     desk.out.rows(&answer, &Rows { header, rows: devices.iter().map(row).collect() })
 }
 
@@ -138,7 +138,7 @@ fn show(desk: &CommandContext, name: &DiskName) -> Result<(), Failure> {
     }
     let disk: DiskReport = answer.decode()?;
     let (identity, counters) = (&disk.identity, &disk.counters);
-    let kind = identity.rotational.map(|turns| if turns { "turns" } else { "solid state" });
+    let kind = identity.rotational.map(|rotational| if rotational { "HDD" } else { "SSD" });
     let done = format!(
         "{} reads, {} writes, {} flushes, {} errors",
         counters.reads, counters.writes, counters.flushes, counters.errors
@@ -152,12 +152,12 @@ fn show(desk: &CommandContext, name: &DiskName) -> Result<(), Failure> {
         ("serial", identity.serial.clone()),
         ("wwn", identity.wwn.clone()),
         ("part", identity.partition.map(|number| number.to_string())),
-        ("kind", kind.map(str::to_owned)),
+        ("type", kind.map(str::to_owned)),
         ("slot", identity.place()),
         ("light", identity.has_light.then(|| format!("blockyard disk locate {name} on"))),
         ("path", Some(disk.path.clone())),
-        ("stays", identity.stable_path.clone()),
-        ("done", Some(done)),
+        ("alias", identity.stable_path.clone()),
+        ("I/O", Some(done)),
         ("health", disk.health.as_ref().map(health_of)),
     ];
     let lines = lines.into_iter().filter_map(|(what, text)| Some(format!("  {what:<7} {}\n", text?)));

@@ -34,7 +34,7 @@ pub(super) fn run(desk: &CommandContext, discover: &[String]) -> Result<(), Fail
     } else {
         let shown = findings.iter().filter(|finding| finding.grade > Grade::Good || !desk.out.is_quiet());
         let rows = shown.map(row).collect();
-        desk.out.lines(&Rows { header: &["", "WHAT", "IS SO", "TO DO"], rows })?;
+        desk.out.lines(&Rows { header: &["", "SUBJECT", "STATE", "FIX"], rows })?;
     }
     let is_bad = findings.iter().any(|finding| finding.grade == Grade::Bad);
     if is_bad { Err(Failure::Said) } else { Ok(()) }
@@ -43,7 +43,7 @@ pub(super) fn run(desk: &CommandContext, discover: &[String]) -> Result<(), Fail
 fn row(finding: &Finding) -> Vec<String> {
     let grade = match finding.grade {
         Grade::Good => "ok",
-        Grade::Warning => "look",
+        Grade::Warning => "warn",
         Grade::Bad => "bad",
     };
     vec![grade.to_owned(), finding.subject.clone(), finding.message.clone(), finding.fix.clone()]

@@ -34,8 +34,8 @@ fn show(desk: &CommandContext) -> Result<(), Failure> {
     let facts = [
         ("to", or_dash(to)),
         ("sent up to record", position.to_string()),
-        ("last", or_dash(last)),
-        ("failing", or_dash(why)),
+        ("last sent", or_dash(last)),
+        ("error", or_dash(why)),
     ];
     let rows = facts.map(|(name, value)| vec![name.to_owned(), value]);
     desk.out.rows(&answer, &Rows { header: &["PROPERTY", "VALUE"], rows: rows.into() })

@@ -194,7 +194,7 @@ fn show(desk: &CommandContext, name: &Name) -> Result<(), Failure> {
         desk.out.rows(&answer, &Rows { header: &["FORMER LUN", "VOLUME", "TARGET"], rows })?;
     }
     desk.out.said("")?;
-    desk.out.rows(&answer, &Rows { header: &["SESSION", "ADDRESS", "PORTAL", "FOR"], rows: sessions })
+    desk.out.rows(&answer, &Rows { header: &["SESSION", "ADDRESS", "PORTAL", "CONNECTED"], rows: sessions })
 }
 
 pub(super) fn run_target(desk: &CommandContext, command: TargetCommand) -> Result<(), Failure> {

@@ -62,6 +62,7 @@ fn set(
 ) -> Result<(), Failure> {
     let request = PortalSettings { settings: settings.into_iter().collect(), force };
     let answer = desk.client.patch(&path(address, ""), &request, "portal")?;
+    // Quiet omits the table, and JSON is printed all the same.
     if desk.out.is_quiet() && !desk.out.is_json() {
         return Ok(());
     }

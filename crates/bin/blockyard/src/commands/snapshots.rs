@@ -30,8 +30,8 @@ pub(super) fn run(desk: &CommandContext, command: SnapshotCommand) -> Result<(),
             let lock = lock.lock();
             // `create` allows no lock, but a change to none would end the protection that a lock is for.
             if lock == LockWish::Unlocked {
-                let hint = "give --lock-until TIME, or --locked for no end";
-                let refusal = Refusal::new(code::VALUE_MISSING, "no end of the lock was given", hint);
+                let hint = "give --lock-until TIME, or --locked to lock it permanently";
+                let refusal = Refusal::new(code::VALUE_MISSING, "no lock time was given", hint);
                 return Err(Failure::usage(&refusal));
             }
             let answer = desk.client.patch(&format!("/snapshots/{name}"), &LockSnapshot { lock }, "snapshot")?;

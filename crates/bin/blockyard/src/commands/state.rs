@@ -25,8 +25,8 @@ fn show(desk: &CommandContext) -> Result<(), Failure> {
     let span = kept.first().zip(kept.last()).map(|(first, last)| format!("{first} to {last}, {} versions", kept.len()));
     let facts = [
         ("version", version.to_string()),
-        ("kept", or_dash(span)),
-        ("changes", held.unwrap_or_else(|| "taken".to_owned())),
+        ("stored", or_dash(span)),
+        ("changes", held.unwrap_or_else(|| "accepted".to_owned())),
     ];
     let rows = facts.map(|(name, value)| vec![name.to_owned(), value]);
     desk.out.rows(&answer, &Rows { header: &["PROPERTY", "VALUE"], rows: rows.into() })

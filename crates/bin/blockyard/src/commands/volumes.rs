@@ -182,7 +182,7 @@ fn show(desk: &CommandContext, name: &VolumeName) -> Result<(), Failure> {
         return desk.out.json(&answer);
     }
     let volume: VolumeReport = answer.decode()?;
-    let why = volume.reason.iter().map(|why| ("why", why.clone()));
+    let why = volume.reason.iter().map(|why| ("reason", why.clone()));
     let lines = why.chain(of_volume(&volume)).map(|(what, text)| format!("  {what:<9} {text}\n"));
     put(&format!("volume {name}: {}, {}\n{}", volume.state.as_str(), volume.size, lines.collect::<String>()))
 }
@@ -227,14 +227,14 @@ fn of_volume(volume: &VolumeReport) -> Vec<(&'static str, String)> {
         let shared = format!("{}, of which {} shared", space.mapped.iec(), space.shared.iec());
         told.push(("mapped", shared));
         if space.reserved > Size::ZERO {
-            told.push(("kept", format!("{} reserved for future writes", space.reserved.iec())));
+            told.push(("reserve", format!("{} for future writes", space.reserved.iec())));
         }
         told.push(("freed", format!("{} since its pool was opened", space.reclaimed.iec())));
         let held = space.held_by_snapshots.filter(|_| space.snapshots > 0);
         let held = held.map_or(String::new(), |held| format!(", which keep {} not in the volume", held.iec()));
         told.push(("snapshots", format!("{}{held}", space.snapshots)));
         told.extend(space.clone_of.as_ref().map(|origin| ("clone of", origin.to_string())));
-        told.extend(space.cleaning.map(|cleaning| ("cleaning", format!("{} % done", cleaning.percent()))));
+        told.extend(space.cleaning.map(|cleaning| ("freeing", format!("{} % done", cleaning.percent()))));
     }
     if let (Some(policy), Some(cache)) = (&volume.policy, &volume.cache) {
         let defaults = VolumePolicy::default().settings();

@@ -31,7 +31,7 @@ fn show(desk: &CommandContext) -> Result<(), Failure> {
             if certificate.generated { "self-signed by the node" } else { "from a file" }.to_owned(),
         ));
         facts.push(("names", joined(&certificate.names)));
-        facts.push(("until", or_dash(Some(certificate.until))));
+        facts.push(("expires", or_dash(Some(certificate.until))));
         facts.push(("fingerprint", certificate.fingerprint));
         facts.push(("pin", certificate.pin));
     }

@@ -56,6 +56,7 @@ fn through(state: &Path, client: &Client) {
 fn alone(state: &Path, parent: Option<Pid>) {
     tell("shadow", File::open("/etc/shadow").is_ok());
     tell("cron", File::create("/etc/blockyard-probe").is_ok());
+    // If the attempt succeeds, its file must not stay.
     let _ = std::fs::remove_file("/etc/blockyard-probe");
     tell("disk", File::open("/dev/vda").is_ok() || File::open("/dev/sda").is_ok());
     let icmp = Protocol::from_raw(NonZeroU32::MIN);

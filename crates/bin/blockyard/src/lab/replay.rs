@@ -26,6 +26,7 @@ pub(super) fn replay(options: &ReplayOptions, global: &Global) -> Result<(), Fai
         let why = "--speed has no effect with --pace fast; omit it";
         return Err(Failure::Usage(why.to_owned()));
     }
+    // The list has every command, also those that cannot be replayed.
     if options.show {
         return show(&traced, global);
     }

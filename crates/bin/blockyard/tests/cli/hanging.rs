@@ -12,6 +12,7 @@ use std::cell::Cell;
 use std::fs::File;
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use uring::Io;
@@ -33,10 +34,12 @@ fn bounds(level: &str) -> (Duration, Duration) {
     }
 }
 
-/// Serializes these tests, which measure latencies.
-fn alone() -> MutexGuard<'static, ()> {
-    static ONE: Mutex<()> = Mutex::new(());
-    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+/// Lets two of these tests run at a time: they mostly wait, but measure latencies.
+fn turn() -> MutexGuard<'static, ()> {
+    static LANES: [Mutex<()>; 2] = [Mutex::new(()), Mutex::new(())];
+    static TAKEN: AtomicUsize = AtomicUsize::new(0);
+    let lane = TAKEN.fetch_add(1, Ordering::Relaxed) % LANES.len();
+    LANES[lane].lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Host that writes, reads and remembers its data.
@@ -142,13 +145,13 @@ fn furnish(dir: &Path, level: &str, io: &str) -> Option<(Daemon, FaultyDisk)> {
 }
 
 fn start(dir: &Path, io: &str) -> Daemon {
-    let daemon = start_with(dir, "test", &["--no-web", "--log", "error", "--io", io]);
+    let daemon = start_with(dir, "test", &["--no-web", "--log", "warn", "--io", io]);
     wait_until_served(dir);
     daemon
 }
 
 fn serve_through_hangs(level: &str, io: &str) {
-    let _alone = alone();
+    let _turn = turn();
     let dir = tempfile::tempdir().expect("a folder");
     let dir = dir.path();
     let Some((mut daemon, faulty)) = furnish(dir, level, io) else { return };
@@ -241,7 +244,7 @@ fn raid10_is_served_by_threads_while_a_member_hangs() {
 /// Regression: a flush needs a thread or a ring worker, which a hanging disk took from all others.
 #[test]
 fn flushes_that_hang_on_one_disk_delay_no_other() {
-    let _alone = alone();
+    let _turn = turn();
     for io in [Io::Uring, Io::Threads] {
         let dir = tempfile::tempdir().expect("a folder");
         let Some(faulty) = FaultyDisk::new(dir.path(), "faulty", 16 << 20) else { return };

@@ -353,7 +353,7 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         (
             "snapshot lock tank/vm1@noon",
             2,
-            "no end of the lock was given; give --lock-until TIME, or --locked for no end (BY-1019)",
+            "no lock time was given; give --lock-until TIME, or --locked to lock it permanently (BY-1019)",
         ),
         (
             "volume rollback tank/vm1 noon",

@@ -155,7 +155,7 @@ pool destroy tank --yes
 disk remove d0
 ";
 
-const LOGIN: &str = "a login of a browser; the socket needs none";
+const LOGIN: &str = "for logins of browsers; the local socket needs no login";
 
 /// Routes without a command, with the reason.
 const NO_COMMAND: [(&str, &str); 18] = [
@@ -176,7 +176,7 @@ const NO_COMMAND: [(&str, &str); 18] = [
     ("POST /session/second-factor/removal", LOGIN),
     ("GET /openapi.json", "for programs"),
     ("GET /metrics", "for Prometheus"),
-    ("GET /stream", "for the console; `top` and `event list --follow` ask again and again"),
+    ("GET /stream", "for the console, and for `top` without `--once`"),
 ];
 
 /// Requests that commands send only if there is something to do, which is not the case on an idle array.
@@ -250,7 +250,7 @@ fn called(row: &Row) -> String {
 /// Returns the table of the manual with the commands for each route.
 fn table(asked: &BTreeMap<String, BTreeSet<String>>) -> String {
     let mut missing = Vec::new();
-    let mut table = String::from("| row | least role | what is so then | command |\n|---|---|---|---|\n");
+    let mut table = String::from("| route | minimum role | effect | command |\n|---|---|---|---|\n");
     for row in api::table() {
         let name = called(row);
         let commands = match (asked.get(&name), NO_COMMAND.iter().find(|(row, _)| *row == name)) {
@@ -301,7 +301,7 @@ fn each_row_has_a_command_and_each_command_a_row() {
     }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/operate/api.md");
     let text = fs::read_to_string(&path).expect("the page");
-    let (before, _) = text.split_once("| row |").expect("the page has the table at its end");
+    let (before, _) = text.split_once("| route |").expect("the page has the table at its end");
     let real = format!("{before}{}", table(&asked));
     if std::env::var_os("BLOCKYARD_BLESS").is_some() {
         fs::write(&path, &real).expect("writes");

@@ -46,8 +46,10 @@ impl Array {
             machine: None,
         };
         for ticket in shard_seeds::<CountedWorld>(limits, &StreamOptions::default()) {
+            // The first shard conducts the others, and gets all orders.
             let orders = if ticket.index == 0 { inbox.take() } else { None };
             let shard = ticket.start(CountedWorld::new(machine, counter));
+            // The addresses of a simulated machine do not change, so the other end of the channel may be dropped.
             if let Some(orders) = orders {
                 let (_, address_changes) = mailbox::channel();
                 let facts = Facts {

@@ -110,6 +110,7 @@ impl World for CountedWorld {
             let mut task = pin!(task);
             poll_fn(|cx| {
                 if !counter.is_running.get() {
+                    // Outside of the measurement the task is polled directly, so that nothing is counted.
                     return task.as_mut().poll(cx);
                 }
                 let mut polled = Poll::Pending;

@@ -122,6 +122,8 @@ async fn measure(world: &Sim, options: &Options) -> Result<Entries> {
     let idle = sessions.split_off(usize::from(options.sessions));
     if options.below != Below::Null {
         for lun in 0..options.luns {
+            // Written first, since blocks without data are read on another path; read as well, so that the cache holds
+            // them.
             sessions[0].pass_over(u64::from(lun), true).await?;
             sessions[0].pass_over(u64::from(lun), false).await?;
         }
@@ -162,6 +164,7 @@ async fn at_once(world: &Sim, sessions: Vec<Session>, options: &Options, command
         });
     }
     while ended.borrow().len() < count {
+        // Simulated time, which costs nothing while the tasks run.
         world.sleep(Duration::from_micros(100)).await;
     }
     ended.take().into_iter().collect()

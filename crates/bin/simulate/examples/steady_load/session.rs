@@ -104,7 +104,9 @@ impl Session {
     /// Reads or writes each block of the unit once.
     pub(crate) async fn pass_over(&mut self, lun: u64, writes: bool) -> Result<()> {
         let bytes = 128 << 10;
+        // One command more, since the unit attention of a new nexus takes the place of the first one.
         let commands = UNIT_BYTES / u64::from(bytes) + 1;
+        // The step is zero, and `luns` exceeds the number of the unit, so every command goes to that unit.
         self.run(Work { commands, depth: 1, bytes, writes, lun, lun_step: 0, luns: lun + 1 }).await
     }
 

@@ -160,6 +160,7 @@ impl Plan {
     /// Applies the corruption; false when it changes nothing.
     pub(super) fn strike(&self, chance: &SeededRandom, images: &mut Images, older: &Images) -> bool {
         let disks: Vec<usize> = match self.everywhere {
+            // Only where the block at the place belongs to the structure, since members differ in content.
             true => {
                 (0..images.disks.len()).filter(|&disk| self.structure.is_at(&images.disks[disk], self.at)).collect()
             }
@@ -200,6 +201,7 @@ impl Plan {
             Kind::Unreadable => before,
             Kind::Older => older.disks[disk].block(self.at),
             Kind::Other => {
+                // A valid block of another structure: the magic number alone does not reveal the corruption.
                 let others: Vec<_> = Structure::all()
                     .filter(|&other| other != self.structure)
                     .flat_map(|other| images.places(other))
@@ -216,6 +218,7 @@ impl Plan {
                 }
                 let other = others[chance.index(others.len())];
                 let theirs = images.disks[other].block(self.at);
+                // Both disks change: the other one gets the block of this one.
                 images.disks[other].put(self.at, &before);
                 theirs
             }

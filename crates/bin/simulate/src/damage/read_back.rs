@@ -41,6 +41,7 @@ impl Stage {
             media_fail: true,
             answers_within: None,
         };
+        // No host of the load has this number, so its session replaces none.
         let host = self.host(200, &Rc::new(Cell::new(0)), units, habits);
         let Some(session) = host.log_in_to_whatever_serves().await else { return Err("nobody can log in".to_owned()) };
         let mut seen = LossCount::default();
@@ -51,6 +52,7 @@ impl Stage {
             }
         }
         session.logout().await;
+        // One block per command and one command at a time, so that an error belongs to one block.
         Ok(seen)
     }
 
@@ -71,6 +73,7 @@ impl Stage {
 
     /// Reads a range and lets the oracle judge the data; false for an I/O error.
     async fn reads(&self, host: &Host, session: &Session, unit: &Unit, range: Range<u64>) -> CheckResult<bool> {
+        // Begun before the command is sent, since a value that is written meanwhile would be allowed.
         let op = unit.oracle.borrow_mut().begin();
         match self.came(host, session, || command::read(unit.lun, &range, unit.block_bytes)).await? {
             ReadOutcome::Data(data) => unit.oracle.borrow_mut().end_read(op, range, &data).map(|()| true),
@@ -93,6 +96,7 @@ impl Stage {
                     let data = done.data_in.take();
                     return Ok(ReadOutcome::Data(data.unwrap_or_else(|| block::Buf::zeroed(0))));
                 }
+                // The attention has taken the place of the command, so it is sent again.
                 Verdict::Attention(..) | Verdict::Aborted => {}
                 Verdict::NotNow => shard::World::sleep(&self.world, PAUSE).await,
                 _ => return Ok(ReadOutcome::Error),

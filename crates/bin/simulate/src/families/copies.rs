@@ -42,6 +42,7 @@ impl Families<'_> {
             }
             OrderOutcome::PowerFailed => {
                 let torn = self.crash_or_kill();
+                // A value of the source that was not stable may be missing from the copy, too.
                 instant.crash(torn);
                 (self.continue_copy(id).await?, Step::PowerFailed)
             }
@@ -50,6 +51,7 @@ impl Families<'_> {
             let new = self.copy_of(at, &target, id, number, &instant);
             self.add_volume(new.clone(), provision).await?;
             stage.check_all_blocks(std::slice::from_ref(&new.unit)).await?;
+            // The reads have decided every block; now all of them must fit one instant.
             let settled = instant.settle(&new.unit.oracle.borrow());
             settled.map_err(|why| format!("{target} is a copy of no instant: {why}"))?;
         }

@@ -27,6 +27,7 @@ impl Families<'_> {
         for &at in &at {
             let own: Name = format!("s{number}").parse().expect("this is a name");
             let name = SnapshotName::of(self.volumes[at].0.name.clone(), own);
+            // Also if the order is refused later: a volume that counts as related only escapes the refill.
             self.relatives.insert(self.volumes[at].0.id);
             made.push((at, name, SnapshotId::from_random(stage.chance.identity())));
         }
@@ -157,6 +158,7 @@ impl Families<'_> {
                 self.crash_or_kill();
                 // The rollback may have taken effect or not; the oracle accepts both.
                 oracle.borrow_mut().roll_back(&self.snapshots[at].instant, true);
+                // The oracle learns of the roll-back before any host reads again.
                 self.recover(None).await?;
                 return Ok(Step::PowerFailed);
             }
@@ -180,6 +182,7 @@ impl Families<'_> {
             OrderOutcome::PowerFailed => {
                 self.crash_or_kill();
                 self.recover(None).await?;
+                // A deletion without an answer took effect or not; the pool shows which.
                 if !self.snapshots_there().await?.contains(&self.snapshots[at].id) {
                     self.snapshots.remove(at);
                 }

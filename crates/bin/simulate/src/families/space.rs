@@ -31,6 +31,7 @@ impl Families<'_> {
         let each = blocks / places;
         let len = each.min((256 << 10) / volume.unit.block_bytes as u64);
         let place = |at: u64| {
+            // Places do not overlap, and each begins at a random block of its part.
             let start = at * each + self.stage.chance.below(each - len + 1);
             start..start + len
         };
@@ -59,6 +60,7 @@ impl Families<'_> {
         if hot.is_empty() {
             return Ok(());
         }
+        // Refusals are violations here, since the space was freed just now.
         let unit = Unit { hot: Rc::new(hot), scarce: false, ..volume.unit.clone() };
         let traffic = stage.start_hosts(1, stage.chance.within(10..=60), &[unit], habits);
         stage.until_over(&traffic, Duration::from_millis(10)).await;
@@ -92,6 +94,7 @@ impl Families<'_> {
                 }
             }
             let is_free =
+                // A volume with snapshots cannot be deleted; the clones go first, which frees the snapshots.
                 |volume: &PresentedVolume| self.snapshots.iter().all(|snapshot| snapshot.name.volume != volume.name);
             let at = self.volumes.iter().position(|(volume, _)| is_free(volume));
             let (gone, _) = self.volumes.remove(at.ok_or("every volume has a snapshot that was cloned")?);
@@ -106,8 +109,10 @@ impl Families<'_> {
 fn within(unit: &Unit, granule: u64, bytes: u64) -> Vec<Range<u64>> {
     let mut left = bytes / granule;
     let block = unit.block_bytes as u64;
+    // Granules that the range touches only in part count as well.
     let granules = |place: &&Range<u64>| (place.end * block).div_ceil(granule) - place.start * block / granule;
     let fits = |place: &&Range<u64>| {
+        // A range that does not fit is skipped, and a shorter one may follow.
         let rest = left.checked_sub(granules(place));
         left = rest.unwrap_or(left);
         rest.is_some()

@@ -36,6 +36,7 @@ pub(crate) enum Verdict {
 /// Returns the outcome of a completion.
 pub(crate) fn verdict(completion: &Completion) -> Verdict {
     if completion.response != ServiceResponse::Completed {
+        // Sense key Fh marks a failure without sense data.
         return Verdict::Failed(0xF, 0, 0);
     }
     match completion.status {
@@ -53,6 +54,7 @@ fn sense_verdict(sense: &[u8]) -> Verdict {
         // BECOMING READY: the disks disappeared while the command ran, so something may have been done.
         0x2 if (code, qualifier) == (0x04, 0x01) => Verdict::Failed(key, code, qualifier),
         0x2 => Verdict::NotNow,
+        // SPACE ALLOCATION FAILED WRITE PROTECT: the pool of a thin volume is full.
         0x7 if (code, qualifier) == (0x27, 0x07) => Verdict::NoSpace,
         0x5 | 0x7 => Verdict::Refused(code, qualifier),
         0x6 => Verdict::Attention(code, qualifier),
@@ -106,6 +108,7 @@ pub(crate) fn compare_and_write(lun: Lun, range: &Range<u64>, data: Rope) -> Com
 pub(crate) fn unmap(lun: Lun, extents: &[Range<u64>]) -> Command {
     let mut list = vec![0; 8 + 16 * extents.len()];
     let length = u16::try_from(list.len()).expect("a list is short");
+    // UNMAP DATA LENGTH excludes its own two bytes, UNMAP BLOCK DESCRIPTOR DATA LENGTH the whole header.
     list[0..2].copy_from_slice(&(length - 2).to_be_bytes());
     list[2..4].copy_from_slice(&(length - 8).to_be_bytes());
     for (descriptor, extent) in list[8..].chunks_exact_mut(16).zip(extents) {

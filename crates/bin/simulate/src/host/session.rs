@@ -41,9 +41,11 @@ impl Session {
     pub(crate) async fn login(world: &Sim, portal: SocketAddr, config: Rc<Config>) -> Result<Self, NoSession> {
         let limit = config.login_timeout;
         let (stream, machine) = login::connect(world, config, portal).await.map_err(no_session)?;
+        // One limit for the whole login, not for each of its steps.
         let until = (world.now() + limit, limit);
         match login::enter(world, stream, machine, portal, until).await.map_err(no_session)? {
             Ok(entered) => Ok(Self(initiator::Session::start(world, entered))),
+            // The portals of a run redirect nobody.
             Err(elsewhere) => Err(NoSession::Wrong(format!("sent to {elsewhere}"))),
         }
     }
@@ -102,6 +104,7 @@ fn answer(ended: Result<Answer, SessionError>) -> Answer {
 
 fn no_session(error: LoginError) -> NoSession {
     match error {
+        // A status in the Login Response is the target's decision, unlike a failure of the network.
         LoginError::Refused { reason: CloseReason::LoginRefused(status), .. } => {
             NoSession::Wrong(format!("refused: {status:?}"))
         }

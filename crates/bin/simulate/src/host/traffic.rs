@@ -109,6 +109,7 @@ impl Shared {
 
     pub(super) fn take_turn(&self) -> bool {
         let left = self.left.get();
+        // Several workers share the counter, so it may be zero already.
         self.left.set(left.saturating_sub(1));
         left > 0 && !self.judge.has_failed()
     }
@@ -128,6 +129,7 @@ impl Host {
                 self.shared.judge.fail(why);
             }
             orphans = left.into_inner();
+            // A write without an answer is settled only by a further login.
             if self.shared.is_over() && orphans.is_empty() {
                 return;
             }
@@ -151,6 +153,7 @@ impl Host {
                         judge.fail(why);
                     }
                 }
+                // A random pause, so that hosts do not log in again in step.
                 Err(NoSession::Unreachable) => world.sleep(chance.moment(Duration::from_secs(2))).await,
                 Err(NoSession::Wrong(why)) => judge.fail(format!("the login failed: {why}")),
             }
@@ -213,6 +216,7 @@ impl Host {
                     0 => session.logout().await,
                     _ => session.drop_connection(),
                 }
+                // The workers end by themselves, once the session has ended.
                 work.await;
             }
         }
@@ -225,6 +229,7 @@ impl Host {
         isid[5] = isid[5].wrapping_add(1);
         self.config.login.isid = Isid(isid);
         let (gone, lingering) = ((self.gone)(tsih), self.shared.lingering.clone());
+        // The run does not end before the target has removed the old session.
         lingering.set(lingering.get() + 1);
         self.shared.world.spawn(async move {
             gone.await;
@@ -233,7 +238,7 @@ impl Host {
         });
     }
 
-    /// Waits for `answer`; `None` after [`PATIENCE`], because another host may have aborted the command.
+    /// Waits for `answer`; `None` after [`ABORT_TIMEOUT`], because another host may have aborted the command.
     pub(crate) async fn until_abort_timeout(&self, answer: impl Future<Output = Answer>) -> Option<Answer> {
         match select(pin!(answer), self.shared.world.sleep(ABORT_TIMEOUT)).await {
             Either::Left((answer, _)) => Some(answer),

@@ -43,6 +43,7 @@ impl Worker<'_> {
     /// Sends commands until the session ends or no commands are left.
     pub(super) async fn work(&self) {
         while self.session.ended().is_none() && self.host.shared.take_turn() {
+            // Any unit for each command, so that commands to several units interleave in one session.
             let unit = &self.host.units[self.chance().index(self.host.units.len())];
             match self.chance().below(100) {
                 0..=39 => self.read(unit).await,
@@ -68,6 +69,7 @@ impl Worker<'_> {
 
     async fn read(&self, unit: &Unit) {
         let range = self.range(unit);
+        // Begun before the command is sent: a value is allowed from the submission on.
         let op = unit.oracle.borrow_mut().begin();
         let ended = self.send(unit, command::read(unit.lun, &range, unit.block_bytes)).await;
         let mut oracle = unit.oracle.borrow_mut();
@@ -132,6 +134,7 @@ impl Worker<'_> {
         let ended = self.send(unit, command::compare_and_write(unit.lun, &range, data.into_view().into())).await;
         let mut oracle = unit.oracle.borrow_mut();
         let judged = match ended {
+            // Without an answer the write stays an orphan, until the next login settles it.
             None => return,
             Some(Ended { verdict: Verdict::Good, .. }) => oracle.end_compare_good(op, compared),
             Some(Ended { verdict: Verdict::Miscompare, .. }) => oracle.end_compare_missed(op, compared),
@@ -157,6 +160,7 @@ impl Worker<'_> {
             self.fail("a write was answered with MISCOMPARE".to_owned());
         }
         let ending = if verdict == Verdict::Good { good } else { ending_of(verdict) };
+        // Also after an error: the write is over, whatever its effect was.
         unit.oracle.borrow_mut().end_write(op, ending);
         self.is_no_orphan(unit, op);
     }
@@ -301,6 +305,7 @@ impl Worker<'_> {
                 shared.told.refused.set(shared.told.refused.get() + 1);
             }
             Verdict::NoSpace if unit.scarce => shared.told.refused.set(shared.told.refused.get() + 1),
+            // THIN PROVISIONING SOFT THRESHOLD REACHED.
             Verdict::Attention(0x38, 0x07) => shared.told.warned.set(shared.told.warned.get() + 1),
             Verdict::Failed(..) | Verdict::Refused(..) | Verdict::NoSpace => {
                 self.fail(format!("a command was answered with {verdict:?}"));
@@ -333,6 +338,7 @@ fn ending_of(verdict: Verdict) -> WriteEffect {
         Verdict::Good => WriteEffect::Good,
         // WRITE PROTECTED: a unit that lost its disks during the write refuses writes, and this one may be partly done.
         Verdict::Aborted | Verdict::NoSpace | Verdict::Refused(0x27, _) => WriteEffect::Maybe,
+        // All of these are reported before the command changes a block.
         Verdict::NotNow | Verdict::Attention(..) | Verdict::Refused(..) | Verdict::Miscompare => WriteEffect::Never,
         Verdict::Failed(..) => WriteEffect::Partly,
     }

@@ -103,6 +103,7 @@ impl Block {
                     other.outdone.get_or_insert(now);
                     other.gone = true;
                 }
+                // GOOD covers every atom of the block, so no mixture is left.
                 self.torn = Torn::Whole;
             }
         }
@@ -111,6 +112,7 @@ impl Block {
     /// Judges a read of `content` that ran from `begun` to `now`.
     // Without a concurrent write, the read decides which of the possible values the block holds.
     pub(super) fn observe(&mut self, content: &Content, begun: LogicalTime, now: LogicalTime) -> Result<(), String> {
+        // Only a read that overlaps no write decides anything.
         let quiet = self.entries.iter().all(|entry| entry.is_over_before(begun));
         let value = match content {
             Content::Pure(value) if self.is_readable(*value, begun) => *value,
@@ -121,6 +123,7 @@ impl Block {
                     return Err(self.complain(&format!("is mixed of {}", list(atoms)), Value::ZERO));
                 }
                 // The mixture becomes a value of its own: later reads must return exactly these bytes.
+                // Ended before this read, so that any later write can make it obsolete.
                 let ended = Some(begun.saturating_sub(1));
                 let entry = Entry { atoms: atoms.clone(), ended, stable: true, ..Entry::new(*value, 0) };
                 self.entries.push(entry);
@@ -147,6 +150,7 @@ impl Block {
     }
 
     pub(super) fn flush(&mut self, begun: LogicalTime) {
+        // Values of writes that were under way when the flush began are not covered by it.
         for entry in self.entries.iter_mut().filter(|entry| entry.is_over_before(begun)) {
             entry.stable = true;
         }
@@ -215,6 +219,7 @@ impl Block {
     pub(super) fn join(&mut self, other: &Self) {
         self.entries.extend(other.entries.iter().cloned());
         self.torn = self.torn.max(other.torn);
+        // After a roll-back a value may be replaced a second time.
         self.consumed.clear();
     }
 

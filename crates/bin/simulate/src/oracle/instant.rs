@@ -43,6 +43,7 @@ impl Oracle {
         let mut clone = Self::new(name, self.block_bytes, instant.blocks, &self.clock);
         clone.known = instant.known.clone();
         // Values of the clone's writes must differ from those of every other volume.
+        // The number of the volume in the upper bits keeps the values of all volumes apart.
         clone.next_value = instant.next_value.max((u64::from(number) + 1) << 40);
         clone
     }
@@ -51,6 +52,7 @@ impl Oracle {
     pub(crate) fn roll_back(&mut self, instant: &Instant, perhaps: bool) {
         self.blocks = instant.blocks;
         let unwritten = Block::default();
+        // A block that was never written has no record yet, but the snapshot may hold data there.
         for lba in instant.known.keys() {
             self.known.entry(*lba).or_default();
         }
@@ -74,6 +76,7 @@ impl Instant {
         // Intersection of the time spans: from the latest first time to the earliest last time.
         let (mut first, mut last) = ((0, 0), (self.end, 0));
         for (&lba, spans) in &self.spans {
+            // Each block was read just now, so the newest value is the one that was read.
             let value = seen.guess(lba);
             let of_value = || spans.iter().filter(move |span| span.value == value);
             // A mixture belongs to no single point in time.
@@ -93,6 +96,7 @@ impl Instant {
                 last.0
             ));
         }
+        // From now on the snapshot must show exactly what was read.
         self.known = seen.known.clone();
         Ok(())
     }

@@ -10,7 +10,7 @@ use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Time after which [`Planted::SilenceHidden`] considers an operation done.
+/// Time after which [`InjectedBug::SilenceHidden`] considers an operation done.
 const SILENCE: Duration = Duration::from_millis(700);
 
 const BLOCK: usize = 4096;
@@ -47,6 +47,7 @@ impl BuggyDisk {
     }
 
     fn area(&self, start: Lba) -> Area {
+        // The last MiB of a member holds a label (docs/on-disk.md).
         let tail = self.inner.geometry().blocks.0 - MIB_BLOCKS;
         match start.0 {
             start if start >= SLOTS[0] && start < SLOTS[2] => Area::Catalog,
@@ -119,6 +120,7 @@ impl BuggyDisk {
         if self.plant.bug != Some(InjectedBug::ReadOld) || self.area(start) != Area::Data {
             return;
         }
+        // A read error leaves nothing to return later; the write itself is not affected.
         let Ok(old) = self.inner.read(Extent::new(start.0, blocks as u64)).await else { return };
         let old = old.into_view();
         let mut before = self.plant.before.borrow_mut();
@@ -150,6 +152,7 @@ impl BuggyDisk {
         match select(Box::pin(work), self.machine.sleep(SILENCE)).await {
             Either::Left((ended, _)) => ended,
             Either::Right((_, work)) if self.plant.triggers(InjectedBug::SilenceHidden, 1) => {
+                // The operation goes on without a waiter, since the disk may still execute it.
                 self.machine.spawn(async move { drop(work.await) });
                 Ok(done())
             }
@@ -197,6 +200,7 @@ impl BlockDevice for BuggyDisk {
         if let Some(written) = self.swallow(start, &data) {
             return Ok(written);
         }
+        // After `swallow`, so that a suppressed write is neither moved nor repeated.
         let (start, data) = self.alter_write(start, data);
         // Before the write, while the disk still holds the old content.
         self.remember(start, data.len() / BLOCK).await;

@@ -40,6 +40,7 @@ struct Direction {
 impl Direction {
     /// Removes the next complete PDU.
     fn take_pdu(&mut self) -> Option<Pdu> {
+        // An incomplete PDU waits for the rest, since a bug alters whole PDUs.
         let bytes = Pdu::bytes_of(&self.begun).filter(|&bytes| bytes <= self.begun.len())?;
         let rest = self.begun.split_off(bytes);
         Some(Pdu(std::mem::replace(&mut self.begun, rest)))
@@ -80,6 +81,7 @@ impl PduFilter {
                 Poll::Pending => return Poll::Pending,
             }
         }
+        // The closure waits until everything is sent, so that no answer is lost.
         Poll::Ready(if self.is_closed { inner.close_write() } else { Ok(()) })
     }
 }
@@ -104,6 +106,7 @@ impl Stream for BuggyStream {
             let mut chunk = vec![0; 64 << 10];
             match self.inner.poll_read(cx, &mut chunk) {
                 Poll::Ready(Ok(len)) if len > 0 => ways.requests.begun.extend_from_slice(&chunk[..len]),
+                // Pending, an error and the end of the connection pass through.
                 read => return read,
             }
             ways.bend_requests();
@@ -117,11 +120,13 @@ impl Stream for BuggyStream {
         if let Poll::Ready(Err(error)) = ways.send(&self.inner, cx) {
             return Poll::Ready(Err(error));
         }
+        // `send` could not send everything, and has registered the waker.
         if ways.responses.ready.len() > WAITING_BYTES_MAX {
             return Poll::Pending;
         }
         from.iter().for_each(|slice| ways.responses.begun.extend_from_slice(slice));
         ways.bend_responses();
+        // All bytes count as sent, although a PDU may be longer or shorter after the bug.
         let sent = from.iter().map(|slice| slice.len()).sum();
         match ways.send(&self.inner, cx) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),

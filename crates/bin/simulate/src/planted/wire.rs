@@ -40,6 +40,7 @@ impl Pdu {
     pub(super) fn bytes_of(bytes: &[u8]) -> Option<usize> {
         let header = bytes.get(..BHS_BYTES)?;
         let data = u32::from_be_bytes([0, header[5], header[6], header[7]]) as usize;
+        // Additional header segments are counted in words of four bytes, and the data is padded (RFC 7143 §11.2.1).
         Some(BHS_BYTES + usize::from(header[4]) * 4 + data.next_multiple_of(4))
     }
 
@@ -71,6 +72,7 @@ impl Pdu {
             code if code == long => 38,
             _ => return None,
         };
+        // LBA zero has no preceding block.
         (self.0[at..at + 4] != [0; 4]).then_some(at)
     }
 
@@ -103,6 +105,7 @@ impl WireBug {
     pub(super) fn request(&mut self, mut pdu: Pdu) -> Vec<Pdu> {
         match pdu.opcode() {
             SCSI_COMMAND => {
+                // The answer names only the task, so its CDB is kept.
                 self.tasks.insert(pdu.tag(), pdu.task());
                 self.bend_command(&mut pdu);
                 let more = self.function_again(&pdu);
@@ -142,6 +145,7 @@ impl WireBug {
         if let Some(at) = writes.filter(|_| self.plant.triggers(InjectedBug::WritesAnotherBlock, 20)) {
             pdu.add(at, -1);
         }
+        // A WRITE SAME of one block would become one of zero, which means all blocks.
         let write_same_of_many = pdu.0[32] == 0x93 && pdu.0[42..46] > [0, 0, 0, 1][..];
         if write_same_of_many && self.plant.triggers(InjectedBug::WriteSameStopsEarly, 1) {
             pdu.add(42, -1);
@@ -178,6 +182,7 @@ impl WireBug {
         function.0[8..16].copy_from_slice(&command.0[8..16]);
         function.0[16..20].copy_from_slice(&(OWN_TAG + self.own_tags).to_be_bytes());
         // An immediate function carries the CmdSN of the next command.
+        // A function with a CmdSN of its own would shift the numbers of the host.
         function.0[24..32].copy_from_slice(&command.0[24..32]);
         function.add(24, 1);
         Some(function)
@@ -240,6 +245,7 @@ fn unnoticed(answer: Pdu) -> Pdu {
     let mut message = vec![0; BHS_BYTES];
     (message[0], message[1], message[36]) = (ASYNC_MESSAGE, 0x80, VENDOR_SPECIFIC);
     message[16..20].fill(0xFF);
+    // StatSN, ExpCmdSN and MaxCmdSN are those of the answer.
     message[24..36].copy_from_slice(&answer.0[24..36]);
     Pdu(message)
 }

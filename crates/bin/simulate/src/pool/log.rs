@@ -23,6 +23,7 @@ impl Pool {
     pub(crate) async fn mend_log(&self, stage: &Stage) -> CheckResult<()> {
         let log = stage.log().await?;
         for lost in log.group.members.iter().filter(|member| member.state != MemberState::InSync) {
+            // A member that is being rebuilt is neither in sync nor lost, and needs only time.
             if lost.state.is_lost() {
                 self.replace_member(stage, lost).await?;
             }
@@ -42,6 +43,7 @@ impl Stage {
         for volume in volumes {
             let policy = VolumePolicy { write, ..VolumePolicy::default() };
             let order = Order::SetVolumePolicy { volume: volume.name.clone(), policy };
+            // The answer is checked, since a policy that was refused silently would hide every fault.
             let Report::Volume(report) = self.order(order).await? else {
                 return Err("SetVolumePolicy was not answered with a volume".to_owned());
             };

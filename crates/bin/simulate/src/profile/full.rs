@@ -18,6 +18,7 @@ const CLEANING_TIME_MAX: Duration = Duration::from_secs(3600);
 
 pub(super) async fn play(stage: &Stage) -> CheckResult<()> {
     let pool = PoolPlan::of_chance(stage, &Level::ALL).make(stage).await?;
+    // Including the space that the pool itself needs, which a pool without volumes must return to.
     let empty = stage.pool().await?.used;
     let mut families = Families::new(stage, &pool, WritePolicy::Through);
     over_commit(stage, &mut families).await?;
@@ -58,6 +59,7 @@ async fn over_commit(stage: &Stage, families: &mut Families<'_>) -> CheckResult<
     let (volumes, block_bytes) = (chance.within(1..=2), chance.pick(&[512, 4096, 4096]));
     // Space for the maps and some data of the thin volumes: less than their size, so that the pool fills up.
     let kept = (2 * volumes + chance.below(2)) * SLAB_BYTES;
+    // Rounded down to MiB, the unit of segments.
     let ballast = stage.pool().await?.free().bytes().saturating_sub(kept) >> 20 << 20;
     if ballast > 0 {
         let mut spec = families.new_spec(ballast, block_bytes);

@@ -37,6 +37,7 @@ pub(super) async fn play(stage: &Stage) -> CheckResult<()> {
     let pool = plan.make(stage).await?;
     let block_bytes = stage.chance.pick(&[512, 4096, 4096]);
     let families = Families::new(stage, &pool, WritePolicy::Through);
+    // The largest size of the disks above, so that a new member is never too small.
     let mut growth = Growth { stage, pool: &pool, families, disk_mib: 162, block_bytes };
     for _ in 0..stage.chance.within(1..=2) {
         growth.families.make_volume(block_bytes).await?;
@@ -50,6 +51,7 @@ pub(super) async fn play(stage: &Stage) -> CheckResult<()> {
         growth.families.end_round(&traffic, step).await?;
         growth.finish().await?;
         let after = stage.pool().await?.size;
+        // The size never shrinks, whether the growth took effect or not.
         if after < before {
             return Err(format!("the pool had {before}, and has {after}"));
         }
@@ -114,6 +116,7 @@ impl Growth<'_> {
         let Some(GroupReport { number, members, .. }) = self.a_group(bears).await? else { return Ok(Step::Done) };
         self.disk_mib += self.stage.chance.within(24..=48);
         let mut step = Step::Done;
+        // One disk at a time, since each replacement takes the redundancy of the group.
         for slot in 0..members.len() {
             let replacement = self.pool.add_disk(self.stage, self.disk_mib).await?;
             let group = self.group(number).await?;
@@ -178,6 +181,7 @@ impl Growth<'_> {
             if self.families.create_if_it_fits(spec).await? {
                 self.families.spread(self.stage.chance.within(2..=32));
             }
+            // A volume of this size leaves no space for thin ones.
             self.families.expect_refusals();
         }
         Ok(())
@@ -246,6 +250,7 @@ impl Growth<'_> {
     /// Fails a member of a group that is being reshaped, if there is one. Only one failure is tolerated, because the
     /// pool may not have noticed it yet.
     async fn lose_one(&mut self) -> CheckResult<bool> {
+        // A group that lost a member already may not lose another.
         let is_whole = |group: &GroupReport| group.members.iter().all(|member| member.state == MemberState::InSync);
         let moves = |group: &GroupReport| group.reshape.is_some() && is_whole(group);
         if let Some(group) = self.a_group(moves).await? {

@@ -23,12 +23,14 @@ pub(super) async fn play(stage: &Stage) -> CheckResult<()> {
         media_fail: false,
         answers_within: None,
     };
+    // Only after the volumes exist, since orders do not use the network.
     stage.world.network().set_faults(stage.bad_network(breaks));
     let traffic = stage.start_hosts(stage.chance.count(1..=3), stage.chance.within(50..=250), &units, &habits);
     if breaks {
         disturb(stage, &traffic).await;
     }
     stage.until_over(&traffic, Duration::from_secs(1)).await;
+    // The network is healthy again, so that what does not end now never ends.
     stage.world.network().set_faults(NetworkFaults::default());
     stage.until_quiet(&traffic).await?;
     // Twice: the first check decides what each block holds, and the second must find the same.

@@ -22,17 +22,20 @@ pub(super) async fn play(stage: &Stage) -> CheckResult<()> {
         let traffic = stage.start_hosts(stage.chance.count(1..=2), stage.chance.within(20..=200), &units, &habits);
         stage.world.sleep(stage.chance.moment(WORK_TIME_MAX)).await;
         stage.crash_or_kill(&volumes);
+        // Hosts send nothing new, but still log in again and settle what was interrupted.
         traffic.stop();
         stage.power_on(&pool).await;
         let report = stage.reopen(&pool, &volumes).await?;
         if report.members().any(|member| member.state != model::MemberState::InSync) {
             return Err(format!("a power cut has cost members: {report:?}"));
         }
+        // Sometimes nothing is read, so that the next failure meets blocks that no read has decided.
         if stage.chance.percent(70) {
             // Twice: the first check decides what each block holds, and the second must find the same.
             stage.check_all_blocks(&units).await?;
             stage.check_all_blocks(&units).await?;
         }
+        // Sometimes hosts of earlier rounds go on, and meet the next power failure.
         if stage.chance.percent(70) {
             stage.until_quiet(&traffic).await?;
         }

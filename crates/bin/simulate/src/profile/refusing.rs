@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Upper bound of the response time of a command, whatever the disks refuse: hosts give up after 30 to 60 seconds.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 
-/// Duration of refusals that an array with a log hides completely: see `raid`, `insist`.
+/// Duration of refusals that an array with a log hides completely: see `retry_no_space` in `raid`.
 const BORNE_MAX: Duration = Duration::from_millis(2500);
 
 /// Refusal of writes: affected disks, error and duration.
@@ -140,6 +140,7 @@ async fn look_read_only(stage: &Stage, pool: &Pool, families: &Families<'_>) -> 
         return Err("a pool that is read-only has written to its disks".to_owned());
     }
     pool.handles(stage).iter().for_each(|disk| disk.set_faults(DiskFaults::default()));
+    // Closed and opened again, since a pool does not change to writable while it is open.
     stage.order(Order::ClosePool { pool: pool.name.clone() }).await?;
     stage.order(pool.opening()).await?;
     families.check_all_blocks().await

@@ -52,6 +52,7 @@ async fn lose_power(stage: &Stage) -> CheckResult<()> {
             0 => {
                 lose_log(stage, &log, &volumes).await?;
                 log = pool.add_log(stage).await?;
+                // `lose_log` has set all volumes to write-through.
                 stage.write_as(&volumes, WritePolicy::Back).await?;
             }
             1 => {
@@ -59,6 +60,7 @@ async fn lose_power(stage: &Stage) -> CheckResult<()> {
                 stage.world.sleep(stage.chance.moment(WORK_TIME_MAX)).await;
                 stage.write_as(&volumes, WritePolicy::Back).await?;
             }
+            // One disk of a mirrored log fails, which the other one covers.
             2 | 3 if log.len() > 1 => {
                 stage.chance.pick(&[&log[0], &log[1]]).fail();
                 stage.world.sleep(stage.chance.moment(WORK_TIME_MAX)).await;
@@ -83,6 +85,7 @@ async fn lose_power(stage: &Stage) -> CheckResult<()> {
         if stage.chance.percent(70) {
             stage.until_quiet(&traffic).await?;
         }
+        // The names of the disks have changed with the restart.
         log = log_disks(stage, &pool).await?;
         traffics.push(traffic);
     }
@@ -112,6 +115,7 @@ async fn miss_log(stage: &Stage, pool: &Pool, log: &[DiskHandle], volumes: &[Pre
     stage.power_on(pool).await;
     pool.open(stage).await?;
     stage.expect_held(volumes).await?;
+    // Killed without a stop, as a daemon that never found its log.
     stage.array.kill();
     log.iter().for_each(DiskHandle::revive);
     Ok(())

@@ -37,7 +37,7 @@ impl LoadSetup {
             folder: folder.to_owned(),
             portals: vec![portal],
             cores: vec![SERVER_CORE],
-            // The cache is as large as allowed: its memory is not part of what the crowd costs.
+            // A small cache: by default it takes a quarter of the memory limit, which is no cost of the crowd.
             arguments: ["--shards", "1", "--cache", "64MiB"].map(Into::into).into(),
             ..Launch::default()
         })?;

@@ -40,6 +40,7 @@ impl Answer {
             // The error text is meant for a person and is not compared.
             Err(error) => return Self::alone(&format!("none: {error:#}")),
         };
+        // The status is valid only in the response Command Completed at Target (RFC 7143 §11.4.2).
         if completion.response != ServiceResponse::Completed {
             return Self::alone(&format!("{:?}", completion.response));
         }

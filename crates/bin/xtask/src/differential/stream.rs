@@ -139,6 +139,7 @@ fn expect_otherwise(random: &mut Random, request: &mut Request) {
                 request.data_out = None;
             }
         }
+        // Neither side is asked for less than the header.
         None if request.name.starts_with("MODE SENSE") => request.data_in_bytes = bytes.max(8),
         None => request.data_in_bytes = bytes,
     }

@@ -63,6 +63,7 @@ fn link(router: &Namespace, there: &Namespace) -> Result<()> {
 /// Configures the router to forward traffic for a public address to its portal, and nothing else.
 fn translate(router: &Namespace, folder: &Path) -> Result<()> {
     let mut rules =
+        // Traffic that was not translated is dropped, as by a router that knows only the public addresses.
         "table ip translation {\n chain forward {\n  type filter hook forward priority filter; policy drop;\n  \
         ct status dnat accept\n }\n chain inbound {\n  type nat hook prerouting priority dstnat;\n"
             .to_owned();
@@ -137,6 +138,7 @@ fn write_and_read(portal: &str, data: &str) -> Result<()> {
     let mut client = Client::log_in(&unit, 1)?;
     ensure!(client.portal == data.parse::<SocketAddr>()?, "the session is at {}, not at {data}", client.portal);
     let bytes = usize::try_from(client.block_bytes * BLOCKS)?;
+    // Neighboring blocks differ, so that exchanged ones are noticed.
     let written: Vec<u8> = (0..bytes).map(|at| (at / 7) as u8).collect();
     client.write(0, Rope::from(Buf::copy_of(&written)))?;
     ensure_good(&client.await_completion()?)?;

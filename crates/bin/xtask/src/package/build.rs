@@ -38,6 +38,7 @@ pub(super) fn pack(recipe: &Recipe, folder: &Path) -> Result<PathBuf> {
     // With several threads the bytes would depend on their number; one is fast enough.
     let build = ["--root-owner-group", "-Zxz", "-z6", "--threads-max=1", "--build"];
     let mut command = Command::new("dpkg-deb");
+    // This variable bounds the times of all files, so that equal trees give equal bytes.
     done(command.args(build).arg(&tree).arg(&package).env("SOURCE_DATE_EPOCH", recipe.epoch.to_string()))?;
     Ok(package)
 }
@@ -55,6 +56,7 @@ fn libraries(tree: &Path, scratch: &Path) -> Result<String> {
 
 /// Returns the MD5 sums of all files, which dpkg --verify reads.
 fn sums(tree: &Path) -> Result<String> {
+    // Sorted by bytes: the order of a folder differs between file systems.
     let find =
         "find . -path ./DEBIAN -prune -o -type f -print0 | LC_ALL=C sort -z | xargs -0 md5sum | sed 's, \\./, ,'";
     done(Command::new("sh").args(["-c", find]).current_dir(tree))

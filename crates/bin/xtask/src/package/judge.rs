@@ -74,6 +74,7 @@ fn lintian(package: &Path) -> Result<Vec<String>> {
         .filter(|line| ["E: ", "W: "].iter().any(|kind| line.starts_with(kind)))
         .map(str::to_owned)
         .collect();
+    // A failure without tags is one of the program itself.
     if tags.is_empty() && !status.success() {
         return Ok(vec![format!("lintian fails: {}", ended.said.trim())]);
     }

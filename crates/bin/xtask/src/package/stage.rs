@@ -28,6 +28,7 @@ pub(super) const CONFIGURATION: &str = "etc/blockyard.toml";
 
 /// Writes every file of the package to `tree`, with its mode.
 pub(super) fn stage(recipe: &Recipe, tree: &Path) -> Result<()> {
+    // An empty file first: `put` creates the folders and their modes, and strip replaces the content.
     let program = put(tree, "usr/bin/blockyard", b"")?;
     // Debian requires stripped programs; the line tables have a third of a gigabyte.
     let strip = ["--strip-unneeded", "--remove-section=.comment", "--remove-section=.note"];
@@ -54,6 +55,7 @@ pub(super) fn stage(recipe: &Recipe, tree: &Path) -> Result<()> {
 
 /// Writes a file to `place`; the file and its folders are world-readable.
 fn put(tree: &Path, place: &str, bytes: &[u8]) -> Result<PathBuf> {
+    // The umask of the caller must not decide the modes in a package.
     let path = tree.join(place);
     let folder = path.parent().context("a file lies in a folder")?;
     fs::create_dir_all(folder)?;
@@ -67,6 +69,7 @@ fn put(tree: &Path, place: &str, bytes: &[u8]) -> Result<PathBuf> {
 }
 
 fn squeeze(path: &Path) -> Result<()> {
+    // Without name and time in the header, so that equal files give equal bytes.
     done(Command::new("gzip").args(["-9n"]).arg(path))?;
     let mut packed = path.as_os_str().to_owned();
     packed.push(".gz");
@@ -78,8 +81,8 @@ fn squeeze(path: &Path) -> Result<()> {
 fn configuration(manual: &str) -> Result<String> {
     let (_, rest) = manual.split_once("```toml\n").context("docs/operate/configuration.md shows no file")?;
     let (file, _) = rest.split_once("```").context("the file in docs/operate/configuration.md has no end")?;
-    let mut text = "# What the daemon is started with; each line says what holds without it, or an example.\n\
-                    # Everything else is changed with the command line while the array serves, see blockyard(1).\n\n"
+    let mut text = "# Settings of the daemon; each line shows the default or an example.\n\
+                    # Everything else is changed with the command line while the array is online, see blockyard(1).\n\n"
         .to_owned();
     for line in file.lines() {
         let comment = if line.is_empty() || line.starts_with('#') { "" } else { "#" };
@@ -94,7 +97,7 @@ fn configuration(manual: &str) -> Result<String> {
 fn changelog(recipe: &Recipe) -> Result<String> {
     let date = done(Command::new("date").args(["--utc", "--rfc-email", &format!("--date=@{}", recipe.epoch)]))?;
     Ok(format!(
-        "blockyard ({}) unstable; urgency=medium\n\n  * What is new stands in CHANGELOG.md of the project.\n\n \
+        "blockyard ({}) unstable; urgency=medium\n\n  * See CHANGELOG.md of the project.\n\n \
          -- Blockyard <packages@blockyard.io>  {}\n",
         recipe.version,
         date.trim()

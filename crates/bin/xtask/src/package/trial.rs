@@ -43,6 +43,7 @@ pub(super) fn prepare() -> Result<()> {
         let include = format!("--include={PACKAGES}");
         let mut command = Command::new("debootstrap");
         done(command.args(["--variant=minbase", &include, mirror::SUITE]).arg(&unfinished).arg(mirror::find()?))?;
+        // Only a complete Debian gets the final name, so that an interrupted run starts over.
         fs::rename(unfinished, root)?;
     }
     alerts::prepare()
@@ -56,6 +57,7 @@ fn clean_root() -> PathBuf {
 pub(super) fn run(recipe: &Recipe, folder: &Path) -> Result<bool> {
     done(Command::new("ip").args(["link", "set", "lo", "up"]))?;
     let first = place_of(recipe, folder)?;
+    // A `+` sorts after the plain version, so that apt sees an upgrade.
     let later = Recipe { version: format!("{}+later", recipe.version), program: recipe.program.clone(), ..*recipe };
     let second = build::pack(&later, folder)?;
     let machine = Machine::boot(&clean_root())?;
@@ -99,6 +101,7 @@ pub(super) fn run(recipe: &Recipe, folder: &Path) -> Result<bool> {
     array.read(0x3c)?;
     say("removed and installed again it serves what it served");
 
+    // A running daemon may write to the disks between the sums.
     machine.sh("systemctl stop blockyard")?;
     let disks = array.sums()?;
     let said = machine.sh("apt-get purge -y blockyard")?;

@@ -40,8 +40,9 @@ impl Load<'_> {
         }
         std::thread::scope(|scope| -> Result<()> {
             let product = &*product;
-            // The kill may precede the answer to the command; both states of the member are valid.
+            // The load goes on while the member fails, hence the thread.
             let failing = self.victim.map(|disk| scope.spawn(move || product.attempt(&["disk", "fail", disk])));
+            // The answer is awaited: a member that has half failed at the kill could be in either state.
             while begin.elapsed() < self.span || failing.as_ref().is_some_and(|failing| !failing.is_finished()) {
                 acknowledged += self.turn(&mut client, oracle, &mut under_way)?;
             }
@@ -114,6 +115,7 @@ pub(super) fn judge(client: &mut Client, oracle: &mut Oracle) -> Result<Vec<Stri
     for lba in (0..BLOCKS).step_by(READ_BLOCKS as usize) {
         client.read(lba, READ_BLOCKS, DataIn::Into(Buf::zeroed(bytes)))?;
         let completion = client.await_completion()?;
+        // An unreadable block ends the test, since no power cut may make one.
         ensure_good(&completion).with_context(|| format!("reading block {lba}"))?;
         let data = completion.data_in.context("a read brought nothing")?;
         anyhow::ensure!(data.len() == bytes, "a read of {bytes} bytes brought {}", data.len());

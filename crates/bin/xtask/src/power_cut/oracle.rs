@@ -57,6 +57,7 @@ impl Oracle {
     /// Records that the write ended GOOD.
     pub(super) fn acknowledge(&mut self, lba: u64, blocks: u32) {
         for block in self.range_mut(lba, blocks) {
+            // Only one write to a block is outstanding at a time, so the answer belongs to it.
             block.acknowledged = block.under_way.take().expect("a write is under way until it is acknowledged");
         }
     }
@@ -74,6 +75,7 @@ impl Oracle {
             };
             match shown {
                 Some(sequence) if sequence == state.acknowledged || Some(sequence) == state.under_way => {
+                    // A later read must show the same content, although both were allowed before.
                     *state = State { acknowledged: sequence, under_way: None };
                 }
                 _ => faults.push(format!(
@@ -96,6 +98,7 @@ impl Oracle {
     }
 
     fn content(&self, block: &[u8]) -> Content {
+        // Sequence numbers start at one, so no written block is all zeros.
         if block.iter().all(|&byte| byte == 0) {
             return Content::Zeros;
         }

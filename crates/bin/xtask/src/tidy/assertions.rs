@@ -26,6 +26,7 @@ impl Density {
 
     fn is_far_above(self, floor: usize) -> bool {
         let needed = (floor * self.functions).div_ceil(1000);
+        // Both conditions, since one assertion more changes the share of a small crate by many units.
         self.of_a_thousand() > floor + SLACK.0 && self.assertions > needed + SLACK.1
     }
 }
@@ -45,6 +46,7 @@ fn is_held(name: &str) -> bool {
 pub(super) fn densities(sources: &[Source]) -> BTreeMap<String, Density> {
     let tests: BTreeSet<String> = sources.iter().flat_map(test_files).collect();
     let is_test = |path: &str| {
+        // A file below a test module belongs to it, so every part of the path is compared.
         let stem = path.strip_suffix(".rs").unwrap_or(path);
         stem.match_indices('/').map(|(end, _)| &stem[..end]).chain([stem]).any(|part| tests.contains(part))
     };
@@ -62,6 +64,7 @@ pub(super) fn densities(sources: &[Source]) -> BTreeMap<String, Density> {
 /// Returns the paths, without extension, of the modules under `#[cfg(test)]` that the file declares.
 fn test_files(source: &Source) -> Vec<String> {
     let stem = source.path.strip_suffix(".rs").unwrap_or(&source.path);
+    // Modules of a crate root lie beside it, those of any other file in a folder of its name.
     let folder = ["/lib", "/main"].iter().find_map(|root| stem.strip_suffix(root)).unwrap_or(stem);
     source.test_modules.iter().map(|module| format!("{folder}/{module}")).collect()
 }

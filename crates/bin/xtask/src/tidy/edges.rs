@@ -84,6 +84,7 @@ fn judge(packages: &[Package]) -> Vec<Finding> {
             continue;
         };
         // A crate whose tests enable one of its own features depends on itself.
+        // Without a path the dependency is not a crate of the workspace.
         let others = package.dependencies.iter().filter(|used| used.path.is_some() && used.name != package.name);
         for used in others {
             let used_floor = floors.get(used.name.as_str()).copied().unwrap_or("nowhere");
@@ -100,6 +101,7 @@ fn judge(packages: &[Package]) -> Vec<Finding> {
 }
 
 fn allowed(user: (&str, &str), used: (&str, &str)) -> bool {
+    // Crates of `base` may only follow the table, even within their own layer.
     if user.1 == "base" {
         return BASE_EDGES.contains(&(user.0, used.0));
     }

@@ -111,6 +111,7 @@ const DENIED_TYPES: [&str; 89] = [
 
 /// True if a doc comment with this first line begins with a clause instead of a noun or a verb.
 pub(super) fn begins_with_clause(line: &str) -> bool {
+    // Markup such as `**` or a bracket is not a word.
     let line = line.trim_start_matches(|c: char| !c.is_alphanumeric());
     let first = line.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
     CLAUSE_WORDS.contains(&first.to_lowercase().as_str())
@@ -159,6 +160,7 @@ fn long_lines(text: &str) -> Vec<usize> {
 pub(super) fn summary(sources: &[Source]) -> String {
     let (mut comments, mut lines) = (0, 0);
     for source in sources.iter().filter(|source| modules::place(&source.path).is_some()) {
+        // Doc lines are among the comment lines, so the difference is not negative.
         comments += source.comment_lines - source.doc_lines;
         lines += source.production_lines + source.comment_lines;
     }
@@ -173,6 +175,7 @@ pub(super) fn doc_comments(text: &str) -> Vec<(usize, &str)> {
     for (index, line) in text.lines().enumerate() {
         let line = line.trim_start();
         let kind = if is_doc(line) { &line[..3] } else { "" };
+        // Only the first line of a comment begins a sentence that the rule is about.
         if !kind.is_empty() && kind != before {
             found.push((index + 1, line[3..].trim()));
         }

@@ -26,6 +26,7 @@ fn is_lock(path: &str) -> bool {
 
 fn strange_address(line: &str) -> Option<&str> {
     let line = line.trim();
+    // Crates of the workspace have no source.
     if let Some(source) = line.strip_prefix("source = ") {
         let source = source.trim_matches('"');
         return (source != CRATES_IO).then_some(source);

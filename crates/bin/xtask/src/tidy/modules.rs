@@ -69,6 +69,7 @@ fn imports<'a>(sources: &[&'a Source]) -> Imports<'a> {
     let mut exported: BTreeMap<&str, &str> = BTreeMap::new();
     for source in sources.iter().filter(|source| of(source).is_empty()) {
         for path in &source.root_exports {
+            // A re-export of a name that is no module's, such as one of another crate, leads nowhere.
             if let [module, .., name] = path.as_slice()
                 && modules.contains(module.as_str())
             {
@@ -84,6 +85,7 @@ fn imports<'a>(sources: &[&'a Source]) -> Imports<'a> {
         for path in &source.paths {
             let Some(target) = target_of(path, &own) else { continue };
             let found = modules.get(target).copied().or_else(|| exported.get(target).copied());
+            // An import of the own module is no edge.
             used.extend(found.filter(|found| *found != module));
         }
     }
@@ -96,6 +98,7 @@ fn target_of<'a>(path: &'a [String], own: &[&str]) -> Option<&'a str> {
     let ups = path.iter().take_while(|word| *word == "super").count();
     match path.first()?.as_str() {
         "crate" => path.get(1).map(String::as_str),
+        // As many `super` as the module is deep lead to the root; fewer stay inside the module.
         "super" if ups == own.len() => path.get(ups).map(String::as_str),
         _ => None,
     }
@@ -115,6 +118,7 @@ fn largest_circle(imports: &Imports<'_>) -> ImportCycle {
     };
     let reach: BTreeMap<&str, BTreeSet<&str>> = imports.keys().map(|module| (*module, reached(module))).collect();
     let circle = |module: &&str| -> Vec<String> {
+        // Two modules that reach each other are on one circle.
         let both = reach[module].iter().filter(|other| reach.get(*other).is_some_and(|back| back.contains(module)));
         both.map(|other| (*other).to_owned()).collect()
     };

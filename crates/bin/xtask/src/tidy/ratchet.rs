@@ -84,6 +84,7 @@ fn compare(
     }
     for (name, &allowed) in excused {
         match found.get(name) {
+            // An exception that allows exactly the present value is as tight as it can be.
             Some(&lines) if lines >= allowed => {}
             Some(&lines) if lines > limit => {
                 findings.push(Finding::new(PLACE, format!("`{name}` has shrunk: lower its figure to {lines}")));

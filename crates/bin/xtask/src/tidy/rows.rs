@@ -72,6 +72,7 @@ pub(super) fn check(tree: &Tree, functions: &BTreeSet<String>) -> Vec<Finding> {
     let tests: BTreeSet<String> = functions.iter().cloned().chain(programs).collect();
     let mut findings = Vec::new();
     for file in tree.ending(".toml").filter(|file| file.path.starts_with(FOLDER)) {
+        // These two tables have forms of their own, and readers that check them.
         if file.path.starts_with("docs/conformance/libiscsi") {
             findings.extend(Expected::parse(&file.text).err().map(|error| unread(file, &error)));
             continue;
@@ -102,6 +103,7 @@ fn program(path: &str) -> Option<String> {
 
 fn malformed(file: &TextFile, error: &toml::de::Error) -> Finding {
     let start = error.span().map_or(0, |span| span.start);
+    // The parser reports a position in bytes, a person looks for a line.
     let line = file.text.get(..start).unwrap_or_default().lines().count().max(1);
     Finding::new(format!("{}:{line}", file.path), error.message().to_owned())
 }

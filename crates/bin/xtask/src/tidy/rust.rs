@@ -102,6 +102,7 @@ impl Name {
         if let Some(word) = words.iter().find(|word| EMPTY_WORDS.contains(&word.as_str())) {
             return Some(format!("`{name}`: \"{word}\" says nothing; name what it is"));
         }
+        // A verb alone is the whole name, and may be the right word.
         let first = words.first().filter(|_| matches!(self, Self::Function(_)) && words.len() > 1)?;
         EMPTY_VERBS
             .contains(&first.as_str())

@@ -14,6 +14,7 @@ pub(super) fn check(root: &Path, tree: &Tree) -> Result<Vec<Finding>> {
     for script in &scripts {
         findings.extend(verdict(root, script, "sh", &["-n"])?);
     }
+    // A missing shellcheck is no finding, since not every machine has it.
     if installed("shellcheck") {
         for script in &scripts {
             findings.extend(verdict(

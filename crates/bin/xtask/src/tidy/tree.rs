@@ -37,6 +37,7 @@ impl Tree {
             let entry = entry?;
             let name = entry.file_name();
             let name = name.to_string_lossy();
+            // The type of the entry itself: a link could lead out of the checkout, or into a circle.
             let kind = entry.file_type()?;
             if kind.is_dir() {
                 let path = entry.path();

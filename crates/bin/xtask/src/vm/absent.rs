@@ -37,6 +37,7 @@ impl SecondDaemon {
     pub(super) fn answer(&mut self, product: &mut Product, what: &str) -> Result<String> {
         match what {
             "late" => {
+                // Killed first: a running daemon would go on with the open files, wherever they are moved.
                 product.kill()?;
                 let folder = folder_of(product)?;
                 fs::create_dir_all(folder.join(AWAY))?;
@@ -70,6 +71,7 @@ impl SecondDaemon {
         product::make_pool(far, &folder, 4, "512MiB")?;
         let target = format!("{}:far", product::IQN);
         far.command(&["target", "add", "far", "--iqn", &target])?;
+        // The initiator name of the array is known only from a refusal.
         far.command(&["host", "add", "array", "--initiator", &super::remote::initiator(product)?])?;
         let mut create = vec!["pool".to_owned(), "create".into(), "far".into(), "--level".into(), "raid5".into()];
         for lun in 0..FAR_DISKS {

@@ -104,6 +104,7 @@ impl Guest {
             std::thread::sleep(Duration::from_millis(100));
         }
         let said = self.said();
+        // A missing status means that the guest crashed before its script ended.
         match fs::read_to_string(self.share.join("status")) {
             Ok(status) => Ok((status.trim().parse()?, said)),
             Err(_) => bail!("the guest ended without a status; {}", self.last_words()),

@@ -65,6 +65,7 @@ fn done(command: &mut Command) -> Result<String> {
 fn unpack_kernel(folder: &Path, file: &Path) -> Result<()> {
     let _ = fs::remove_dir_all(folder);
     fs::create_dir_all(folder)?;
+    // The package `linux-image-amd64` is empty, and depends on the current kernel.
     let depends = done(Command::new("apt-cache").args(["depends", "--important", "linux-image-amd64"]))?;
     let package = depends
         .lines()
@@ -92,6 +93,7 @@ fn version(kernel: &Path) -> Result<String> {
 /// Packs busybox, the early modules in loading order, and `tests/initiator-vm/init`.
 fn make_initramfs(kernel: &Path, file: &Path) -> Result<()> {
     let version = version(kernel)?;
+    // `modprobe` needs the dependency lists, which a kernel makes only when it is installed.
     done(Command::new("depmod").arg("-b").arg(kernel).arg(&version))?;
     let scratch = tempfile::tempdir()?;
     let tree = scratch.path();
@@ -105,6 +107,7 @@ fn make_initramfs(kernel: &Path, file: &Path) -> Result<()> {
     for module in EARLY_MODULES {
         let shown =
             done(Command::new("modprobe").arg("-d").arg(kernel).args(["-S", &version, "--show-depends", module]))?;
+        // In the order in which modprobe would load them, so the script needs no dependency lists.
         for path in shown.lines().filter_map(|line| line.strip_prefix("insmod ")).map(str::trim) {
             let name = Path::new(path).file_name().context("a module has a name")?.to_string_lossy().into_owned();
             if seen.insert(name.clone()) {

@@ -71,6 +71,7 @@ fn values<'a>(stanza: &[&'a str], field: &str) -> Vec<&'a str> {
     let mut inside = false;
     let mut values = Vec::new();
     for &line in stanza {
+        // An indented line continues the field before it.
         let text = match line.split_once(':') {
             _ if line.starts_with([' ', '\t']) => line,
             Some((name, text)) => {

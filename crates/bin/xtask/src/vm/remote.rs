@@ -91,6 +91,7 @@ fn add_disk(product: &Product, folder: &Path, name: &str, disk: &(&str, u16, &[&
         Ok(path.to_string_lossy().into_owned())
     };
     let own = file(&array, "array.secret")?;
+    // Two portals in the address: one path for each network of the guest.
     let address = format!("iscsi://{}@{GUEST_ASIDE},{GUEST}/{LIO}{target}/{lun}", array.user);
     let mut words = vec!["disk", "add", "--name", name, "--chap-secret-file", &own];
     let mutual = file(&lio, "lio.secret")?;

@@ -55,6 +55,7 @@ pub(super) fn run(
         ("MUTUAL_USER", array_chap.user.clone()),
         ("MUTUAL_SECRET", array_chap.secret.clone()),
     ];
+    // Declared here, so that the log of the daemon can be read after the guest has ended.
     let mut product = None;
     let status = match kind {
         Kind::Tgt => {
@@ -126,9 +127,11 @@ fn print_table(share: &Path) -> Result<bool> {
     let mut counts = [0, 0];
     println!("{:<72} {:>8} {:>6}", "check by the Linux initiator", "result", "s");
     for row in rows.lines() {
+        // The description may itself contain the separator.
         let mut cells = row.splitn(3, '|');
         let (result, seconds, what) = (cells.next(), cells.next(), cells.next());
         let (Some(result), Some(seconds), Some(what)) = (result, seconds, what) else { bail!("a row is \"{row}\"") };
+        // An observation is neither passed nor failed.
         if result == "seen" {
             println!("{what:<72} {seconds:>8}");
             continue;

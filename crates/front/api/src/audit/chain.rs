@@ -129,10 +129,12 @@ impl Chain {
     ///
     /// *Errors*: it was not written.
     pub(crate) fn append(&mut self, record: &AuditRecord) -> Result<u64, Refusal> {
+        // The place in the chain is known only now.
         let mut record = record.clone();
         record.number = self.last.number + 1;
         record.before.clone_from(&self.last.hash);
         let (line, hash) = sealed(&record)?;
+        // Before the path is taken, because this may start another file.
         self.make_room(record.number)?;
         let path = self.path(self.files.last().copied().unwrap_or(record.number));
         let (file, bytes) = self.open.as_mut().expect("there is room, so there is a file");
@@ -149,6 +151,7 @@ impl Chain {
             .and_then(|()| head::write(&self.folder, record.number, &hash));
         if let Err(error) = written {
             // Half a line would become the start of the next record.
+            // If this fails, too, the incomplete line is removed when the log is opened again.
             let _ = file.set_len(before);
             return Err(unusable(&self.folder, &error));
         }
@@ -231,6 +234,7 @@ impl End {
                     end.last = AuditHead { number: record.number.max(number), hash };
                 }
                 Err(why) => {
+                    // The hash of a damaged record is unknown, and taken from a witness where one names it.
                     end.last = AuditHead { number, hash: NOTHING.to_owned() };
                     end.damaged.get_or_insert(format!("record {number} is damaged: {why}"));
                 }
@@ -246,6 +250,7 @@ impl End {
         let is_known = matches!(head, Head::Whole { number: known, .. } if *known >= number);
         if is_known {
             self.damaged.get_or_insert(format!("record {number} is damaged: its end is missing"));
+            // Other than 0, or the file would be removed as one without a record.
             (self.last.number, self.bytes) = (number, bytes as u64);
             return Ok(self);
         }

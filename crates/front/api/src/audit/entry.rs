@@ -42,6 +42,7 @@ impl Entry {
             how: None,
             address: from.map(|from| from.ip()),
             method: method.to_string(),
+            // With the query, which may confirm a change.
             path: uri.path_and_query().map_or("/", |path| path.as_str()).to_owned(),
             body: shown(body),
             named: named(body),

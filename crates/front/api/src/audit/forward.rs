@@ -87,6 +87,7 @@ impl Forward {
     /// *Errors*: the destination is invalid, or the settings cannot be stored.
     pub(crate) fn set(&self, asked: SetForward) -> Result<ForwardReport, Refusal> {
         let SetForward { to, pin, ca_file } = asked;
+        // Only for its error, because the address is stored as it was given.
         to.as_deref().map(place).transpose()?;
         let trust = match (pin, ca_file) {
             (Some(_), Some(_)) => {
@@ -139,12 +140,14 @@ impl Forward {
         let mut heard = [0; 512];
         loop {
             let batch = self.after(said).await?;
+            // With a full batch more records are waiting, so the pause below is left out.
             let more = batch.len() == BATCH;
             if let Some(&(last, _)) = batch.last() {
                 let node = self.control.core.settings().node.as_str();
                 let frames: String = batch.iter().map(|(_, line)| frame(node, line)).collect();
                 let written = async {
                     writer.write_all(frames.as_bytes()).await?;
+                    // TLS may hold back a part of what was written.
                     writer.flush().await
                 };
                 timeout(PATIENCE, written).await.map_err(|_| "it accepts no data".to_owned())?.map_err(broke)?;
@@ -172,6 +175,7 @@ impl Forward {
     /// Marks the records up to this one as delivered. False if the settings have changed.
     fn settle(&self, wanted: &StoredForward, position: Option<u64>) -> bool {
         let now_kept = self.kept().clone();
+        // The position changes with each batch, and is no setting.
         if (&now_kept.to, &now_kept.trust) != (&wanted.to, &wanted.trust) {
             return false;
         }
@@ -251,6 +255,7 @@ fn after(files: &[PathBuf], position: u64) -> io::Result<Vec<(u64, String)>> {
         // An incomplete last line is being written.
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         for line in whole.lines() {
+            // A damaged line has no number; the verification of the log reports it.
             let number = serde_json::from_str::<Value>(line).ok().and_then(|it| it["number"].as_u64());
             if let Some(number) = number.filter(|number| *number > position) {
                 found.push((number, line.to_owned()));
@@ -268,6 +273,7 @@ fn frame(node: &str, line: &str) -> String {
     let record = serde_json::from_str::<Value>(line).unwrap_or_default();
     let time = record["time"].as_str().unwrap_or("-");
     let message = format!("<{PRIORITY}>1 {time} {node} blockyard - audit - {line}");
+    // The length counts bytes, and follows from the finished message.
     format!("{} {message}", message.len())
 }
 
@@ -289,6 +295,7 @@ fn place(to: &str) -> Result<ForwardTarget, Refusal> {
         _ => return Err(wrong(usual)),
     };
     let parsed: axum::http::uri::Authority = rest.trim_end_matches('/').parse().map_err(|_| wrong(usual))?;
+    // Only in a URI does an IPv6 address stand in brackets (RFC 3986 §3.2.2).
     let host = parsed.host().trim_matches(['[', ']']).to_owned();
     // User information in the address would be ignored silently.
     if host.is_empty() || rest.contains('@') || to.len() > 300 {

@@ -57,6 +57,7 @@ pub(crate) fn lines(path: &Path) -> io::Result<impl Iterator<Item = io::Result<V
     Ok(std::iter::from_fn(move || {
         let mut line = Vec::new();
         // Bounded, because the file may have been changed by anybody with access to it.
+        // The limit starts anew with each line.
         match reader.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line) {
             Ok(0) => None,
             Ok(_) => {

@@ -63,6 +63,7 @@ impl Key {
     ///
     /// *Errors*: it is empty, too long, or not printable ASCII.
     pub(crate) fn of(caller: &str, value: &HeaderValue) -> Result<Self, Refusal> {
+        // `to_str` admits visible ASCII only, so the key can be printed in a message.
         let key = value.to_str().ok().filter(|key| (1..=255).contains(&key.len()));
         key.map(|key| Self { caller: caller.to_owned(), key: key.to_owned() }).ok_or_else(|| {
             let hint = "use 1 to 255 printable characters, such as a UUID";
@@ -97,6 +98,7 @@ impl IdempotencyStore {
         let replays = self.clone();
         // The task owns the lock, so the answer is stored even if the client disconnects.
         let told = tokio::spawn(async move {
+            // A refusal is an answer, too, and repeated like any other.
             let response = change.await.unwrap_or_else(|refusal| Problem(refusal).into_response());
             let told = Answer::of(response).await;
             match told.is_to_keep() {
@@ -119,6 +121,7 @@ impl IdempotencyStore {
             return entry.clone();
         }
         let entry = Arc::new(Entry { print, answer: Arc::default() });
+        // Before the change starts, so that a repetition finds the entry and waits for it.
         kept.entries.insert(key.clone(), entry.clone());
         kept.order.push_back((now, key.clone()));
         entry
@@ -141,6 +144,7 @@ impl StoredAnswers {
             if !is_old && self.order.len() < KEPT_MAX && bytes <= KEPT_BYTES_MAX {
                 return;
             }
+            // An answer may have been stored since the sum was taken, so the difference is bounded.
             bytes -= self.entries.remove(oldest).map_or(0, |entry| entry.bytes()).min(bytes);
             self.order.pop_front();
         }
@@ -171,6 +175,7 @@ impl Answer {
 
     fn said(self) -> Response {
         let mut response = (self.status, Body::from(self.body)).into_response();
+        // Bytes get a type by default, which the original answer need not have had.
         response.headers_mut().remove(CONTENT_TYPE);
         if let Some(kind) = self.kind {
             response.headers_mut().insert(CONTENT_TYPE, kind);

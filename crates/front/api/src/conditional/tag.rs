@@ -84,6 +84,7 @@ tagged! {
 }
 
 fn members(group: &GroupReport) -> Value {
+    // Identities alone, because the state of a member is no setting.
     let ids: Vec<_> = group.members.iter().map(|member| member.id).collect();
     json!({ "number": group.number, "level": group.level, "chunk": group.chunk, "members": ids })
 }

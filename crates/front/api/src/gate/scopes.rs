@@ -54,6 +54,7 @@ pub(crate) fn admit(caller: &Caller, row: &Row, uri: &Uri, body: &Bytes) -> Resu
         return Err(Refusal::new(code::FORBIDDEN, message, format!("create a token with --scope {noun}")));
     }
     // The same path may be harmless or destructive, depending on the request.
+    // A plan changes nothing, whatever its request consents to.
     let destroys = || !row.is_read_only() && !row.only_plans && (consents(uri, body) || risks(body));
     // The scope of the row, or `destroy` if the request consents to a loss.
     let Some(wanted) = row.scope.or_else(|| destroys().then_some(Scope::DESTROY)) else { return Ok(()) };

@@ -62,6 +62,7 @@ impl Schemas {
 
     /// Name, schema and whether it is required, for each field of a request type.
     pub(crate) fn query_parameters<T: JsonSchema>(&mut self) -> Vec<(String, Value, bool)> {
+        // Inline rather than as a component, because each field becomes a parameter.
         let schema = T::json_schema(&mut self.asked).to_value();
         let required: BTreeSet<&str> =
             schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
@@ -76,6 +77,7 @@ impl Schemas {
     pub(crate) fn has_required_fields(&self, asked: &Value) -> bool {
         let name = asked["$ref"].as_str().and_then(|place| place.strip_prefix(PLACE));
         let schema = name.and_then(|name| self.asked.definitions().get(name)).unwrap_or(asked);
+        // A choice between forms has no default, so one of them must be sent.
         schema["required"].as_array().is_some_and(|required| !required.is_empty()) || schema.get("oneOf").is_some()
     }
 
@@ -91,6 +93,7 @@ impl Schemas {
 pub(crate) fn merged(paths: &mut Value, asked: Map<String, Value>, told: Map<String, Value>) -> Value {
     // A type differs also if it refers to one that differs, so this is repeated until nothing changes.
     let mut twofold: BTreeSet<String> = BTreeSet::new();
+    // The set only grows, so this ends.
     loop {
         let differs = |(name, schema): (&String, &Value)| {
             let other = told.get(name)?;
@@ -166,6 +169,7 @@ fn without_null(mut schema: Value) -> Value {
     if let Some(choices) = schema.get("anyOf").and_then(Value::as_array) {
         let left: Vec<Value> = choices.iter().filter(|choice| choice["type"] != "null").cloned().collect();
         match left.as_slice() {
+            // A single form replaces the choice, so that clients see a plain type.
             [Value::Object(one)] => {
                 let one = one.clone();
                 let object = schema.as_object_mut().expect("it has choices");

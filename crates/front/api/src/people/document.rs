@@ -31,7 +31,7 @@ impl Users {
 
     /// Applies the section, to be kept or undone later. Logins end when it is kept.
     ///
-    /// *Errors*: as [`People::plan`], or it could not be stored; nothing is changed then.
+    /// *Errors*: as [`Users::plan`], or it could not be stored; nothing is changed then.
     pub(crate) fn commit(
         self: &Arc<Self>,
         section: &Section,
@@ -40,6 +40,7 @@ impl Users {
         let (before, changed) = self.store.change(|registry| {
             let next = after(registry, section, prune)?;
             let changed = changed(registry, &next);
+            // The registry of before goes along for the rollback.
             Ok((std::mem::replace(registry, next), changed))
         })?;
         Ok(Box::new(Changed { people: self.clone(), before, changed }))
@@ -111,6 +112,7 @@ impl ProvisionalChange for Changed {
 /// Registry with the section applied.
 fn after(before: &Registry, section: &Section, prune: bool) -> Result<Registry, Refusal> {
     let mut next = before.clone();
+    // Pruned first, so that the limit on users counts those that stay.
     if prune {
         let gone: Vec<&Name> = before.users.keys().filter(|name| !section.contains_key(*name)).collect();
         gone.into_iter().try_for_each(|name| next.remove_user(name))?;

@@ -34,6 +34,7 @@ impl Links {
         let until = now.plus(LASTS_SECONDS);
         let mut links = self.all();
         // A new link replaces an older one for the same user.
+        // Expired links are removed here; no timer does it.
         links.retain(|_, link| now < link.until && (user.is_none() || link.user != user));
         while links.len() >= MAX {
             let oldest = links.iter().min_by_key(|(_, link)| link.until).map(|(key, _)| *key);
@@ -53,6 +54,7 @@ impl Links {
         used: impl FnOnce(&Link) -> Result<T, Refusal>,
     ) -> Result<T, Refusal> {
         let mut links = self.all();
+        // By its digest, so the duration of the look-up tells nothing about valid secrets.
         let key = digest(secret);
         let Some(link) = links.get(&key).filter(|link| now < link.until) else {
             return Err(ended());

@@ -89,6 +89,7 @@ impl Logins {
             // Those of the user, or all, with the one that was idle longest first.
             let mut such: Vec<_> = logins.iter().filter(|(_, login)| of.is_none_or(|of| login.user == *of)).collect();
             such.sort_by_key(|(_, login)| login.seen);
+            // Plus the login that is about to be added.
             let surplus = (such.len() + 1).saturating_sub(most);
             let gone: Vec<[u8; 32]> = such.into_iter().take(surplus).map(|(key, _)| *key).collect();
             gone.iter().for_each(|key| drop(logins.remove(key)));
@@ -134,6 +135,7 @@ impl Logins {
     pub(crate) fn end(&self, id: &str, user: Option<&Name>) -> Result<(), Refusal> {
         let mut logins = self.all();
         let before = logins.len();
+        // A login of another user counts as unknown.
         logins.retain(|_, login| login.id != id || user.is_some_and(|user| login.user != *user));
         if logins.len() < before {
             return Ok(());

@@ -95,6 +95,7 @@ impl PasswordHasher {
         let _turn = self.turns.clone().acquire_owned().await.map_err(|_| busy())?;
         // Hashing is slow by design, so it does not run on a thread that serves requests.
         let worked = tokio::task::spawn_blocking(move || {
+            // Stored parameters may be out of range.
             let params = Params::new(memory_kib, passes, 1, Some(HASH_BYTES)).ok()?;
             let mut hash = vec![0; HASH_BYTES];
             let argon = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
@@ -112,6 +113,7 @@ pub(crate) fn admit(password: &str, name: &str) -> Result<(), Refusal> {
     if password.chars().count() < CHARS_MIN {
         return weak("the password is too short", "use at least 12 characters, such as four words");
     }
+    // In bytes, because the limit bounds the work of the hash.
     if password.len() > BYTES_MAX {
         return weak("the password is too long", "use at most 1,024 bytes");
     }
@@ -122,7 +124,7 @@ pub(crate) fn admit(password: &str, name: &str) -> Result<(), Refusal> {
             "use at least 5 different characters, such as four words",
         );
     }
-    // The user's name inside the password does not count toward its length.
+    // Without the user's name the rest must be long by itself; up to 8 characters of the name still count.
     if password.to_lowercase().replace(&name.to_lowercase(), "").chars().count() < CHARS_MIN - name.len().min(8) {
         return weak("the password is too similar to the user name", "use another one, such as four words");
     }

@@ -89,6 +89,7 @@ impl UserStore {
     ///
     /// *Errors*: those of `edit`, or it could not be stored; nothing is changed then.
     pub(crate) fn change<T>(&self, edit: impl FnOnce(&mut Registry) -> Result<T, Refusal>) -> Result<T, Refusal> {
+        // Held while the document is written, so that edits are applied one after the other.
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         // Edited as a copy: a failed edit leaves no trace.
         let mut next = Registry::clone(&current);
@@ -163,6 +164,7 @@ impl Registry {
             Some(maker) => self.users.get(maker)?.role,
             None => Role::Admin,
         };
+        // The lower of both, so that a token follows its creator down.
         (now < token.until).then_some(token.role.min(maker))
     }
 }

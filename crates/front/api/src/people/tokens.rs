@@ -79,6 +79,7 @@ impl Users {
     /// *Errors*: there is no such token.
     pub(crate) fn revoke_token(&self, name: &Name, maker: Option<&Name>) -> Result<(), Refusal> {
         self.store.change(|registry| {
+            // A token of another user counts as unknown, so that its name is not revealed.
             let token = registry.tokens.get(name).filter(|token| maker.is_none() || token.maker.as_ref() == maker);
             if token.is_none() {
                 let message = format!("token {name} does not exist");

@@ -19,6 +19,7 @@ pub(crate) fn step_of(secret: &[u8], typed: &str, unix: u64, last: Option<u64>) 
     let typed: String = typed.chars().filter(|c| !c.is_whitespace()).collect();
     let (now, totp) = (unix / STEP_SECONDS, totp(secret, DIGITS));
     let near = now.saturating_sub(STEPS_OFF)..=now + STEPS_OFF;
+    // A code is accepted once (RFC 6238 §5.2), so steps up to the last used one are left out.
     // Compared in constant time.
     near.filter(|step| last.is_none_or(|last| *step > last))
         .find(|step| number(&totp, step * STEP_SECONDS).as_bytes().ct_eq(typed.as_bytes()).into())

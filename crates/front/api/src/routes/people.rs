@@ -264,6 +264,7 @@ fn make_token(door: &Gate, caller: &Caller, asked: NewToken) -> Result<NewTokenR
 /// Answer to a login: the caller, and the cookie in a header.
 fn welcome(door: &Gate, let_in: NewLogin) -> Result<Headed<CallerReport>, Refusal> {
     let NewLogin { cookie: secret, login } = let_in;
+    // Read again, because a link may have created the user.
     let role = door.people.user(&login.user)?.role;
     let name = login.user.to_string();
     let caller = Caller { name, role, known: Authentication::Session(Box::new(login)) };

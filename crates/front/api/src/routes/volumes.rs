@@ -85,6 +85,7 @@ async fn change(control: &Control, name: &VolumeName, change: VolumeChange) -> R
     match size {
         Some(size) if settings.is_empty() => control.volumes.resize(name, Resize { size }).await,
         None => control.volumes.set(name, VolumeSettings { settings }).await,
+        // Each is a change of its own, so the second could fail after the first.
         Some(_) => {
             let message = "size and settings cannot change in one request";
             Err(Refusal::new(code::OPTIONS_CONFLICT, message, "send two requests"))

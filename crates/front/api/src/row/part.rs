@@ -91,6 +91,7 @@ impl RowRequest {
         let query = parts.uri.query().unwrap_or_default();
         // Kept as text: each part parses the parameters that it knows.
         let pairs = query.split('&').filter(|pair| !pair.is_empty()).map(str::to_owned).collect();
+        // Limited above, by the row.
         let body = axum::body::to_bytes(body, usize::MAX).await.map_err(|error| {
             let hint = "send a smaller request";
             Refusal::new(code::REQUEST_TOO_LARGE, format!("the request cannot be read: {error}"), hint)
@@ -176,6 +177,7 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> Part for Body<T> {
         let body = serde_json::from_slice(text).map(Self).map_err(|error| invalid(&error.to_string()))?;
         // The gate records the body only if its type is known.
         if let Some(understood) = question.extensions.get::<BodyParsed>() {
+            // Relaxed, because the gate reads it in the same task, after the answer.
             understood.0.store(true, Ordering::Relaxed);
         }
         Ok(body)
@@ -198,6 +200,7 @@ impl<T: FromStr<Err = Refusal> + JsonSchema + Send + 'static> Part for PathName<
 
 impl<T: DeserializeOwned + JsonSchema + Send + 'static> Part for QueryParams<T> {
     fn take(question: &mut RowRequest) -> Result<Self, Refusal> {
+        // All that is left, so that the type refuses unknown parameters.
         let uri = query_of(&std::mem::take(&mut question.pairs));
         Query::try_from_uri(&uri).map(|Query(asked)| Self(asked)).map_err(|error| unclear(&error.body_text()))
     }
@@ -268,6 +271,7 @@ fn invalid(why: &str) -> Refusal {
 
 /// Refusal of a path or query that cannot be parsed. If one of its values was refused, returns that refusal.
 pub(super) fn unclear(why: &str) -> Refusal {
+    // Without the prefix of axum a refusal of a value is recognized in the text.
     let why = why.strip_prefix("Failed to deserialize query string: ").unwrap_or(why);
     ParseRefusal::from_error_text(why).unwrap_or_else(|| {
         let message = format!("the query string is invalid: {}", bounded::excerpt(why));

@@ -96,6 +96,7 @@ impl Connections {
     pub(crate) fn end_idle(&self, count: usize) {
         let mut open = self.open();
         for _ in 0..count {
+            // Busy connections are never ended, so fewer than `count` may be.
             let Some(entry) = open.longest_idle(|_| true).and_then(|number| open.all.remove(&number)) else { return };
             entry.end.notify_one();
         }
@@ -128,6 +129,7 @@ impl Open {
             *count += 1;
             *has_idle |= matches!(entry.state, State::Idle(_));
         }
+        // An address whose connections are all busy has none to give up.
         let (from, _) =
             of_each.into_iter().filter(|(_, (_, has_idle))| *has_idle).max_by_key(|(_, (count, _))| *count)?;
         self.longest_idle(|entry| entry.from == from)
@@ -136,6 +138,7 @@ impl Open {
 
 /// Address for counting. IPv6 addresses count by their /64 network, because every client has 2^64 of them.
 fn network(address: IpAddr) -> IpAddr {
+    // A mapped address counts as the IPv4 address that it stands for.
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6((u128::from(address) >> 64 << 64).into()),
         address => address,
@@ -152,6 +155,7 @@ impl Connection {
 
     /// Notes that everything written was sent.
     fn flushed(&self) {
+        // From no other state: a flush in the middle of an answer does not make the connection idle.
         self.turn_to(State::Idle, |state| state == State::Sending);
     }
 
@@ -167,6 +171,7 @@ impl Connection {
 
     /// Waits until the connection must end for another one.
     pub(crate) async fn must_end(&self) {
+        // The permit is kept, so an end that was decided before is not missed.
         self.end.notified().await;
     }
 }
@@ -179,6 +184,7 @@ impl Drop for Connection {
 
 impl Drop for Busy {
     fn drop(&mut self) {
+        // Handed over, but not idle before the last byte has left.
         self.0.turn_to(|_| State::Sending, |state| state == State::Busy);
     }
 }

@@ -38,6 +38,7 @@ impl Index {
             places.entry(&target.name).or_insert(at);
         }
         for (at, presentation) in access.presentations.iter().enumerate() {
+            // A presentation in a target that no longer exists is not accessible.
             let Some(&target) = places.get(&presentation.target) else { continue };
             index.shown.entry(presentation.host.clone()).or_default().entry(target).or_default().push(at);
         }
@@ -45,6 +46,7 @@ impl Index {
     }
 
     pub(super) fn host<'a>(&self, access: &'a Access, name: &Name) -> Option<&'a Host> {
+        // The position belongs to this very table: both are in one snapshot.
         self.hosts.get(name).map(|&at| &access.hosts[at])
     }
 

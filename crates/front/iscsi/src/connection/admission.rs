@@ -24,6 +24,7 @@ where
     /// Answers the first request of a login: checks access and determines the authentication policy.
     pub(super) fn answer_login(&mut self, question: LoginIdentity) {
         let now = self.shard.world.now();
+        // A login that has sent a request is evicted later than a silent one.
         if let Some(place) = &self.login_slot {
             place.asked();
         }
@@ -38,6 +39,7 @@ where
 
     /// Answers a login whose authentication is complete: assigns a session, or redirects to another portal.
     pub(super) fn answer_authenticated(&mut self) {
+        // The state machine asks for the session only after `answer_login`, which stores the identity.
         let question = self.login_identity.clone().expect("who is proven has asked");
         // Only a verified CHAP response clears the failure count of the initiator.
         if let Some(attempt) = self.attempt.take() {
@@ -107,6 +109,7 @@ where
     /// connections through this portal group.
     fn find(&mut self, question: &LoginIdentity, tsih: Tsih) -> Result<Tsih, LoginStatus> {
         let view = self.shard.access.borrow().clone();
+        // Nexus and TSIH together, so no initiator joins the session of another one.
         let found = self.shard.registry.find(&nexus_of(question), tsih.0).ok_or(LoginStatus::SessionDoesNotExist)?;
         let (id, entry) = found;
         // All connections of a session are within one portal group (RFC 7143 §4.1.1).
@@ -147,6 +150,7 @@ where
 
     /// Starts full feature phase: transfers a joining connection to its session, or registers the new session.
     pub(super) fn enter_full_feature(&mut self, facts: &Negotiated) {
+        // The login has ended, so its slot is free for others.
         self.login_slot = None;
         if facts.identity.joins {
             return self.hand_over(facts);
@@ -157,6 +161,7 @@ where
         self.session = Some(session);
         self.note_connections();
         self.check_path_mtu();
+        // From here on, no input is handled until all of them have ended.
         self.predecessors = predecessors;
     }
 
@@ -169,6 +174,7 @@ where
         let portals = view.portals_for(self.ends.portal, self.ends.peer.ip());
         let asked = |name: &str| match which {
             SendTargets::All => true,
+            // Names of iSCSI nodes are compared without case (RFC 7143 §4.2.7).
             SendTargets::Named(wanted) => wanted.eq_ignore_ascii_case(name),
         };
         view.targets_of(host)

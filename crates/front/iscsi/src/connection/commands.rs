@@ -36,6 +36,7 @@ where
         if let Some(status) = cleared {
             // Another initiator has cleared the task set in the meantime, or the unit was removed: the command was
             // aborted (SAM-5, TAS).
+            // No data has reached the unit, so all of it is residual.
             let end = CommandResult { outcome: Outcome::status(status), written: 0, needed: Some(0), ended: began };
             return self.respond(Completed { task, clock, result: end });
         }
@@ -95,6 +96,7 @@ where
             progress = true;
         }
         while let Poll::Ready(Some(done)) = self.returns.poll_receive(cx) {
+            // Every result was counted when its command was sent.
             self.remote_commands -= 1;
             // The start of the next command must not lie before the transfer of this result between the shards.
             self.respond(Completed { result: CommandResult { ended: self.shard.world.now(), ..done.result }, ..done });
@@ -111,6 +113,7 @@ where
     /// Passes the response of a command to the state machine.
     fn respond(&mut self, done: Completed) {
         let Completed { task, clock, result: end } = done;
+        // The end of this command is the start time of the next one of the batch.
         self.moment = Some(end.ended);
         // Aborted by a task management function: no response is sent (SAM-5).
         if end.outcome.status == Status::Unanswered {

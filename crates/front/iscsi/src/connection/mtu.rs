@@ -49,6 +49,7 @@ enum Narrow {
 /// Returns the packet size and the limiting side, if it is below the MTU of `local`.
 fn narrower(local: &LocalAddress, way: PathFacts) -> Option<(u32, Narrow)> {
     let ours = local.mtu_bytes;
+    // Zero is an unknown MTU, larger values belong to loopback.
     if ours == 0 || ours > WIRE_BYTES_MAX {
         return None;
     }

@@ -87,6 +87,7 @@ where
                     path.recorders.iter_mut().for_each(|recorder| recorder.record_received(&space[..len], now));
                     self.handle(slot, len, now, turn);
                 }
+                // Zero bytes mean that the peer has closed; an error, that the connection is lost.
                 Poll::Ready(end) => self.lose(slot, end.err()),
             }
             progress = true;
@@ -136,6 +137,7 @@ where
             shorten(&mut slices, bytes_max);
         }
         let sent = path.stream.poll_write(cx, &slices);
+        // Recorded first: the slices are borrowed from the queue that `handle_transmitted` shortens.
         if let Poll::Ready(Ok(len)) = sent {
             path.recorders.iter_mut().for_each(|recorder| recorder.record_sent(&slices, len, self.shard.world.now()));
         }
@@ -171,9 +173,11 @@ where
     pub(super) fn hand_over(&mut self, facts: &Negotiated) {
         // `None` if bytes arrived behind the login, which the protocol does not permit.
         let joining = self.machine.take_joining();
+        // A connection that logs in is the only one, in slot 0.
         let path = self.paths[0].take().map(|path| (path.stream.into_handle(), path.recorders));
         let (Some(joining), Some((stream, recorders)), Some(id)) = (joining, path, self.admitted) else { return };
         tracing::info!(peer = %self.ends.peer, cid = facts.identity.cid.0, "one more connection of a session");
+        // Without the session the notice is dropped, and the socket with it.
         self.shard.registry.tell(id, Notice::Join(Box::new(JoiningConnection { joining, stream, recorders })));
     }
 
@@ -246,6 +250,7 @@ where
         let Some(session) = &self.session else { return };
         let report = |(slot, facts): (usize, ConnectionFacts)| ConnectionReport {
             cid: facts.cid.0,
+            // A lost connection has no path any longer, so `path_ends` is read.
             address: self.path_ends[slot].peer,
             portal: self.path_ends[slot].portal,
             state: if facts.is_lost { ConnectionState::Lost } else { ConnectionState::Open },

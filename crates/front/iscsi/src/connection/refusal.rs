@@ -58,8 +58,8 @@ where
         let remedy = login.remedy();
         let sentence = format!("login of initiator {asker} at {address} denied: {why}{status}; {remedy}");
         let (initiator, target) = (login.initiator.as_deref().unwrap_or("-"), login.target.as_deref().unwrap_or("-"));
-        // The log is rate-limited for each call site: messages caused by strangers must not suppress those about known
-        // hosts.
+        // The log is rate-limited for each call site: messages caused by unknown initiators must not suppress those
+        // about known hosts.
         match login.reason {
             RefusedWhy::Protocol { .. } => {
                 tracing::warn!(%address, initiator, target, status, reason, "login denied: protocol error");
@@ -76,6 +76,7 @@ where
     /// Records a wrong CHAP response as a possible guess. Returns the delay of the answer.
     fn record_failure(&mut self) -> Duration {
         let now = self.shard.world.now();
+        // Without an attempt there was no CHAP, so nothing was guessed.
         let (Some(attempt), Some(asker)) = (&self.attempt, &self.login_identity) else { return Duration::ZERO };
         let penalty = attempt.failed(now.since(Time::default()));
         let (initiator, address) = (asker.initiator_name.as_str(), self.ends.peer.ip().to_canonical());

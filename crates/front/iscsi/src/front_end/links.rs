@@ -16,6 +16,7 @@ impl<W: World> IscsiFront<W> {
             let before = self.links.replace(Links(addresses));
             let portals: Vec<SocketAddr> = self.portals.borrow().keys().copied().collect();
             portals.into_iter().for_each(|portal| self.tell_of_link(portal, &before));
+            // Published before the rebalancing, which reads the link state from the snapshot.
             self.publish_access().await;
             self.rebalance();
         }

@@ -49,6 +49,7 @@ impl<W: World> IscsiFront<W> {
 
     /// Closes the portal. Returns when all connections through it are closed.
     pub(super) async fn close_portal(&self, address: SocketAddr) -> Result<(), Refusal> {
+        // Removed first: from here on, the portal accepts no connection.
         if self.portals.borrow_mut().remove(&address).is_none() {
             return Err(Refusal::new(
                 code::PORTAL_UNKNOWN,
@@ -89,6 +90,7 @@ impl<W: World> IscsiFront<W> {
         let sessions = self.shard.registry.sessions();
         let may_not_stay = |entry: &Entry| {
             let goes = !entry.is_discovery() && view.policy_at(entry.portal).drained;
+            // Without another portal, a drained one keeps its sessions.
             goes && view.place_for(entry.portal, entry.peer.ip()) != Placement::Nowhere
         };
         let groups = view.data_portals();

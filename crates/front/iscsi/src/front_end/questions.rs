@@ -38,6 +38,7 @@ impl<W: World> IscsiFront<W> {
     }
 
     async fn session_reports(&self) -> Vec<SessionReport> {
+        // The only await comes first, so that sessions and snapshot are of one instant.
         let roles = self.reservation_roles().await;
         let view = self.shard.access.borrow().clone();
         let now = self.shard.world.now();
@@ -49,6 +50,7 @@ impl<W: World> IscsiFront<W> {
         let mut roles = ReservationRoles::new();
         for home in 0..self.shard.limits.shards {
             let here = self.shard.call(home, move |shard| async move { reservations::roles(&shard) }).await;
+            // A shard that has stopped contributes no roles.
             for (nexus, role) in here.unwrap_or_default() {
                 roles.entry(nexus).or_default().push(role);
             }
@@ -107,6 +109,7 @@ pub(super) fn session_report(
     };
     let proven = entry.authentication.as_ref();
     let mut open = entry.connections.iter().filter(|connection| connection.state == ConnectionState::Open);
+    // Without an open connection, the first lost one is described.
     let first = open.next().or(entry.connections.first());
     SessionReport {
         id: u32::from(entry.tsih),

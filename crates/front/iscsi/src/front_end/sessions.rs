@@ -49,6 +49,7 @@ impl<W: World> IscsiFront<W> {
         if !now {
             // Ends before the connection's own deadline, so that a forced close is known to be ours.
             let until = self.shard.world.now() + (LOGOUT_TIME - SOONER);
+            // A session that is ending needs no request.
             let _ = entry.notices.send(Notice::RequestLogout { within: LOGOUT_TIME });
             while self.shard.world.now() < until {
                 self.shard.world.sleep(LOOK).await;
@@ -59,6 +60,7 @@ impl<W: World> IscsiFront<W> {
         }
         let (gone, is_gone) = mailbox::channel();
         let _ = entry.notices.send(Notice::Close { gone });
+        // Returns when the session has dropped the sender, at its very end.
         is_gone.receive().await;
         tracing::info!(initiator = entry.nexus.initiator, "session closed by an operator");
         Ok(SessionEnd::Dropped)
@@ -108,6 +110,7 @@ impl<W: World> IscsiFront<W> {
                     return told;
                 }
                 tape.end();
+                // Ready at once, because the capture is over.
                 tape.next().await
             }
             None => Recordings { is_over: true, ..Recordings::default() },
@@ -116,6 +119,7 @@ impl<W: World> IscsiFront<W> {
 
     /// Stops a capture and returns the records that were not read yet.
     pub(super) async fn stop_recording(&self, number: u64) -> Recordings {
+        // Looked up first, because the end of the capture removes its entry.
         let tape = self.shard.recordings.find(number);
         self.shard.recordings.end(number);
         match tape {

@@ -88,6 +88,7 @@ fn report(
 ) -> TaskReport {
     let (stage, disk) = match one.stage {
         CommandStage::Receiving => (TaskStage::Receiving, None),
+        // A running command without a place is between shards or has just ended.
         CommandStage::Running => place.cloned().unwrap_or((TaskStage::Running, None)),
         CommandStage::Responding => (TaskStage::Answering, None),
     };
@@ -108,6 +109,8 @@ fn report(
 
 /// Decodes a single-level LUN. *Source*: SAM-5 §4.7.7, peripheral device addressing and flat space addressing.
 fn number_of(lun: u64) -> Option<u16> {
+    // The shift leaves 16 bits.
     let (first, rest) = (u16::try_from(lun >> 48).unwrap_or_default(), lun & 0xffff_ffff_ffff);
+    // Methods 00b and 01b; the number is in the lower 14 bits.
     (rest == 0 && first >> 14 < 2).then_some(first & 0x3fff)
 }

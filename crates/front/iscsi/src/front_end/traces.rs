@@ -37,6 +37,7 @@ impl<W: World> IscsiFront<W> {
     ) -> Result<R, Refusal> {
         let (home, name) = (engine::home_of(&self.volumes, volume)?, volume.clone());
         let done = self.shard.call(home.home, move |shard| async move {
+            // The unit may have been closed while the message was on its way.
             match shard.unit(home.id) {
                 Some(unit) => work(&shard, unit),
                 None => {

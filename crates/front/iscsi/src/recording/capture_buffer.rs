@@ -121,6 +121,7 @@ impl CaptureBuffer {
     }
 
     fn lock(&self) -> MutexGuard<'_, BufferState> {
+        // No operation leaves the state inconsistent, so a panic of another thread does not invalidate it.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

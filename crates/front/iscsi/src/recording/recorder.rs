@@ -41,6 +41,7 @@ enum StreamState {
 impl Recorder {
     /// Starts to record a connection that was just accepted.
     pub fn from_the_start(tape: CaptureBuffer, ends: WireEnds, now: Time) -> Self {
+        // Best effort: a full buffer loses only the record of the opening, no traffic.
         tape.put(now, ends, Wire::Opened);
         let way = |from_initiator| DirectionState {
             from_initiator,
@@ -150,6 +151,7 @@ impl DirectionState {
         if let Some(redactor) = &mut self.redactor {
             redactor.redact(&mut bytes);
         }
+        // After the login nothing is secret, so the redactor is dropped.
         self.redactor.take_if(|redactor| redactor.is_done());
         let bytes_lost = std::mem::take(&mut self.bytes_lost);
         let what = Wire::Moved { from_initiator: self.from_initiator, bytes_lost, bytes };
@@ -172,6 +174,7 @@ fn copy(slices: &[IoSlice<'_>], from: usize, to: usize) -> Vec<u8> {
     let mut copied = Vec::with_capacity(to - from);
     let mut at = 0;
     for slice in slices {
+        // The part of the range that lies in this slice.
         let part = from.clamp(at, at + slice.len()) - at..to.clamp(at, at + slice.len()) - at;
         copied.extend_from_slice(&slice[part]);
         at += slice.len();

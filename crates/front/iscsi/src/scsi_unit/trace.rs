@@ -159,6 +159,7 @@ impl Ring {
         let bytes = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
         let nanos = |from: Time, to: Time| u64::try_from(to.since(from).as_nanos()).unwrap_or(u64::MAX);
         let command = TracedCommand {
+            // No underflow: `keep` is called only with later numbers.
             number: number.0 - self.before,
             began_ns: nanos(self.since, clock.began),
             took_ns: nanos(clock.began, ended),
@@ -175,6 +176,7 @@ impl Ring {
             self.commands.push(command);
             return;
         }
+        // The oldest command is overwritten.
         self.commands[self.next] = command;
         self.next = (self.next + 1) % self.commands.len();
     }
@@ -184,6 +186,7 @@ impl Ring {
     }
 
     fn unended(&self, begun: u64) -> u64 {
+        // No underflow: each ended command was begun in this trace.
         begun - self.before - self.ended
     }
 }

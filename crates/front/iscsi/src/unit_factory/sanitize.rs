@@ -42,6 +42,7 @@ impl<W: World> Sanitizer for UnitSanitizer<W> {
 
     fn replace_key(&self) -> ReplaceKeyFuture<'_> {
         Box::pin(async {
+            // `Gone` is no failure to sanitize: the stored order resumes when the volume is open again.
             let gone = IoError::new(IoErrorKind::Gone, Extent::default());
             let (shard, unit) = self.with_unit(|shard, unit| (shard, unit)).ok_or(gone)?;
             shard.engine.replace_key(&unit.unit).await
@@ -49,6 +50,7 @@ impl<W: World> Sanitizer for UnitSanitizer<W> {
     }
 
     fn begin(&self) {
+        // A unit that was closed meanwhile resumes the operation when it is opened.
         self.with_unit(|shard, unit| shard.world.clone().spawn(carry_out(shard, unit)));
     }
 }

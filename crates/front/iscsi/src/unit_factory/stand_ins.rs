@@ -38,6 +38,7 @@ pub(crate) fn follow<W: World>(shard: &Rc<IscsiShard<W>>, view: &AccessView) {
             shard.set_port_groups(unit.clone());
             stand_ins.insert(id, unit);
         }
+        // Set for existing ones as well, because the reason of the absence may have changed.
         if let Some(unit) = stand_ins.get(&id) {
             unit.logical_unit.set_absence(Some(match absence {
                 Absence::Waits => scsi::Absence::BecomingReady,

@@ -150,6 +150,7 @@ impl Volumes {
     async fn admit_deletion(&self, name: &VolumeName, state: &State, force: bool) -> Result<bool, Refusal> {
         let volume = self.opened(name).await?;
         volume.iter().try_for_each(admit_whole)?;
+        // A record without an open volume, as of a lost file, can be deleted, too.
         if volume.is_none() && !state.volumes.contains_key(name) {
             return Err(unknown(name));
         }

@@ -129,6 +129,7 @@ impl Disks {
         self.core.state().disk(name)?;
         let report = self.opened(name).await?.ok_or_else(|| missing(name))?;
         let disk = name.clone();
+        // Without the change lock, because an LED is no part of the state.
         match request {
             Locate::On => self.core.engine.done(Order::LocateDisk { disk, on: true }).await?,
             Locate::Off => self.core.engine.done(Order::LocateDisk { disk, on: false }).await?,
@@ -308,6 +309,7 @@ fn uncreated(path: &Path, size: Size, error: &std::io::Error) -> Refusal {
 /// Derives a disk name from the last part of the path if that is free, or else returns the first free of `d0`,
 /// `d1`…
 fn free_name(path: &Path, taken: impl Fn(&DiskName) -> bool) -> DiskName {
+    // A stem that is no valid name counts as none.
     let stem = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse().ok());
     stem.filter(|name| !taken(name)).unwrap_or_else(|| numbered_name(taken))
 }

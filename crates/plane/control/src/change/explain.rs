@@ -140,6 +140,7 @@ impl<'a> AccessPath<'a> {
 
     /// Returns the portals that accept sessions.
     fn open(&self) -> impl Iterator<Item = &'a PortalReport> {
+        // A drained portal hands new sessions on, so it counts as closed.
         let takes = |portal: &&PortalReport| portal.state == PortalState::Open && !portal.policy.drained;
         self.portals.iter().copied().filter(takes)
     }

@@ -94,6 +94,7 @@ impl HostGroups {
             state.presentations.retain(|record| record.host != *name);
             state.groups.remove(name);
         };
+        // Presentations of single members stay, so only those of the group count.
         let seen = state.presentations.iter().find(|record| record.host == *name);
         if let Some(seen) = seen.filter(|_| !request.force) {
             let message = format!("volume {} is presented to group {name}", seen.volume);

@@ -60,6 +60,7 @@ impl Hosts {
     pub async fn change(&self, name: &Name, change: HostChange) -> Result<HostReport, Refusal> {
         let turn = self.core.lock_changes().await;
         let state = self.core.state();
+        // A copy, which replaces the record only if the result is admitted as a whole.
         let mut record = state.hosts.get(name).cloned().ok_or_else(|| unknown_host(name))?;
         // An initiator that the host does not have is most likely a typing error, so nothing is changed.
         if let Some(gone) = change.remove_initiators.iter().find(|gone| !record.initiators.contains(gone)) {

@@ -15,6 +15,7 @@ impl Pools {
         let turn = self.core.lock_changes().await;
         self.admit_open(name).await?;
         let pool = self.report(name).await?;
+        // Before the disks are checked, because no choice of disks would help.
         if pool.log.is_some() {
             let message = format!("pool {name} already has a log device");
             let hint = format!("remove it first with blockyard pool remove-log {name}");
@@ -42,7 +43,7 @@ impl Pools {
         self.core.commit(&turn, |state| state.learn(&pool))?;
         // Volumes that are configured for write-back switch to the new log.
         self.volumes.apply_policies(&turn, name).await?;
-        // The report needs no lock, and other changes may run meanwhile.
+        // The report needs no lock, so other changes may run.
         drop(turn);
         self.report(name).await
     }

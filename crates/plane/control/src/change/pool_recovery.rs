@@ -274,6 +274,7 @@ fn disk_wait(record: &PoolRecord) -> Duration {
 
 /// Returns true for a pool that lost more members than it tolerates, unless it is fenced or read-only.
 fn has_failed(pool: &PoolReport) -> bool {
+    // A fenced pool has another owner by now, so it is not opened again.
     pool.state == PoolState::Failed && pool.fenced.is_none() && pool.read_only.is_none()
 }
 
@@ -288,6 +289,7 @@ fn may_get_members(pool: &PoolReport) -> bool {
 /// are there and still too few are usable, no further disk helps.
 fn needs_operator(code: Code, all_there: bool) -> bool {
     match code {
+        // These pass when disks return, or when another operation on the pool ends.
         code::POOL_WAITING | code::POOL_OUTDATED | code::POOL_BUSY | code::DISK_UNREADABLE | code::POOL_FAILED => false,
         code::POOL_INCOMPLETE => all_there,
         _ => true,

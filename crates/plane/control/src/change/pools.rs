@@ -184,6 +184,7 @@ impl Pools {
         }
         // Watching for another owner's heartbeat can take seconds; other changes run in the meantime.
         drop(turn);
+        // A known pool is not new to this node, so only the choice of a part has to be confirmed.
         let pool = match self.core.engine.pool(order(id, confirmed || (known.is_some() && keep.is_none()))).await {
             Ok(pool) => pool,
             Err(refusal) => {
@@ -441,6 +442,7 @@ impl Pools {
                 let known = state.disks.iter().find(|(_, record)| record.id == Some(member.id));
                 member.disk = known.map(|(name, _)| name.clone());
             }
+            // The plan may be older than the return of the member.
             member.next_spare = self.pending_replacements.of(member.id).filter(|_| member.state.is_lost());
         }
         let placed = self.disks.placed().await?;

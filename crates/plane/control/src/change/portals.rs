@@ -39,6 +39,7 @@ impl Portals {
         // Before the commit, which tells the data plane which portals are open.
         self.access.remember(report.clone());
         let record = PortalRecord { added: true, policy: report.policy.clone() };
+        // A further portal takes nothing away, so no session has to be compared.
         let kept = self.access.commit(&turn, Confirmation::ALL, |state| {
             state.portals.insert(report.address, record);
         });

@@ -63,6 +63,7 @@ impl Scrubs {
     }
 
     async fn begin(&self, turn: &ChangeGuard<'_>, name: &Name, repairs: bool, by_clock: bool) -> Result<(), Refusal> {
+        // Started before it is recorded, because the record needs the start that the pool reports.
         let pool = self.core.engine.pool(Order::StartScrub { pool: name.clone(), repairs }).await?;
         self.core.commit(turn, |state| {
             if let Some(record) = state.pools.get_mut(name) {

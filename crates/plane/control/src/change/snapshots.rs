@@ -48,6 +48,7 @@ impl Snapshots {
             let message = format!("snapshot {} already exists", taken.name);
             return Err(Refusal::new(code::NAME_TAKEN, message, "choose another name"));
         }
+        // One order for all of them, so that they are of one instant.
         self.core.engine.snapshots(Order::CreateSnapshots { snapshots, lock }).await
     }
 

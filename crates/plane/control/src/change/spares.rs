@@ -59,6 +59,7 @@ impl Spares {
             // spare in use.
             let taken = state.pools.values_mut().map(|pool| &mut pool.taken);
             for taken in taken {
+                // Of the same assignment, because a spare of one pool does not replenish another.
                 if let Some(at) = taken.iter().position(|taken| taken.pool == request.pool) {
                     taken.remove(at);
                     break;
@@ -356,7 +357,7 @@ impl SpareMonitor {
         let is_lost = |id: &DiskId| pools.iter().flat_map(lost).any(|(_, member)| member.id == *id);
         self.missing.retain(|id, _| is_lost(id));
         self.in_vain.retain(|id, _| is_lost(id));
-        // A failed member is replaced at once, so only the others have a waiting time.
+        // A failed member is replaced without waiting, so only the others have a waiting time.
         for (_, member) in pools.iter().flat_map(lost).filter(|(_, member)| member.state != MemberState::Failed) {
             self.missing.entry(member.id).or_insert_with(Instant::now);
         }

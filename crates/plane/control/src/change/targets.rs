@@ -77,6 +77,7 @@ impl Targets {
         if !state.targets.contains_key(name) {
             return Err(unknown_target(name));
         }
+        // Before `force` is looked at, which does not override this.
         if state.targets.len() == 1 {
             let message = format!("target {name} is the only one and cannot be removed");
             return Err(Refusal::new(code::TARGET_IN_USE, message, "add another target first"));

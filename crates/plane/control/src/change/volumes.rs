@@ -151,6 +151,7 @@ impl Volumes {
                     sizes.insert(name, grown.size);
                 }
                 Err(refusal) => {
+                    // Volumes before this one have grown, and no volume shrinks.
                     done = Err((&wanted[..at], refusal));
                     break;
                 }

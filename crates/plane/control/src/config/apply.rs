@@ -120,6 +120,7 @@ impl Configuration {
             let message = "the array was changed since the preview";
             return Err(Refusal::new(code::CHANGED_MEANWHILE, message, "run blockyard diff again, then apply"));
         }
+        // Without a step there is no event, and no wait for initiators.
         if steps.is_empty() {
             return Ok(Applied { steps });
         }

@@ -115,6 +115,7 @@ impl Configuration {
         // LUN conflicts are found here, before any disk, pool or volume is created.
         if !reuse_luns {
             after.admit_luns(&state).map_err(|refusal| {
+                // The hint of the refusal names `--force`, which a document does not have.
                 let hint = "use another LUN in the document, or apply with --reuse-luns if no host uses the old \
                      number";
                 Refusal::new(refusal.code, refusal.message, hint)

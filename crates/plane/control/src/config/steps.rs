@@ -186,6 +186,7 @@ fn former_lun_steps(before: &State, after: &State) -> Vec<(Step, Hit)> {
 
 fn portal_steps(view: &View<'_>) -> Vec<(Step, Hit)> {
     let (before, after) = (view.before, view.after);
+    // Portals without a record have default settings, before and after.
     let addresses: BTreeSet<_> = before.portals.keys().chain(after.portals.keys()).copied().collect();
     let step = |address| {
         let (was, is) = (before.portal_policy(address), after.portal_policy(address));

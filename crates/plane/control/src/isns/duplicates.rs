@@ -95,6 +95,7 @@ impl IsnsRegistration {
     async fn names_and_portals(&self) -> Result<(BTreeSet<String>, Vec<PortalReport>), Refusal> {
         let portals = self.portals.list().await?;
         let state = self.core.state();
+        // Only targets with presentations are registered, so only their names matter.
         let targets = state.presentations.iter().filter_map(|shown| state.targets.get(&shown.target));
         Ok((targets.map(|record| record.iqn.to_string()).collect(), portals))
     }

@@ -38,6 +38,7 @@ impl Server {
     ///
     /// *Errors*: the reason of the failure, in words.
     pub(super) async fn ask(&mut self, request: Request<'_>) -> Result<Response, String> {
+        // A new number, so that a late response to an earlier request is not taken for this one.
         self.transaction += 1;
         timeout(TIMEOUT, self.exchange(request)).await.map_err(|_| silent())?
     }

@@ -14,7 +14,8 @@ struct CounterSample {
 }
 
 impl Live {
-    /// Subscribes to the rates. The first arrive after [`SAMPLE_INTERVAL`], or immediately while another client watches.
+    /// Subscribes to the rates. The first arrive after [`SAMPLE_INTERVAL`], or immediately while another client
+    /// watches.
     #[must_use]
     pub fn watch(self: &Arc<Self>) -> RateSubscription {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);

@@ -88,6 +88,7 @@ impl SecretText {
     /// *Errors*: it is too short, too long, or not hexadecimal.
     pub fn secret(self) -> Result<Secret, Refusal> {
         let bytes = match self {
+            // Moved rather than copied, so that no plain text stays behind in memory.
             Self::Text(text) => text.into_bytes(),
             Self::Hex { hex } => from_hex(&hex).ok_or_else(|| {
                 Refusal::new(code::SECRET_INVALID, "the secret is not hexadecimal", "write two digits for each byte")

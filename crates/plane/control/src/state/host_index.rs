@@ -27,6 +27,7 @@ impl<'a> HostIndex<'a> {
         // IPv4 clients of a dual-stack portal appear with mapped IPv6 addresses.
         let from = session.address.ip().to_canonical();
         let named = session.initiator.parse().ok().and_then(|iqn: Iqn| self.named.get(&iqn).copied());
+        // The host that names the initiator decides alone, also where its networks exclude the address.
         match named.or(self.any) {
             Some((name, host)) => host.admits_from(from).then_some(name),
             None => self.everyone,

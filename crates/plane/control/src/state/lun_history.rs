@@ -64,6 +64,7 @@ impl State {
         if self.same_views(before) {
             return Ok(());
         }
+        // Moved out, because the closures below read the rest of the state.
         let mut luns = std::mem::take(&mut self.luns);
         let present: BTreeSet<_> = places(&self.presentations, self).collect();
         // A LUN that another volume has now was assigned with consent, and counts as that volume from now on.
@@ -130,6 +131,7 @@ impl State {
             if from == Some(owner) {
                 continue;
             }
+            // The initiator knows the LUNs of its former host, so the new host must not use them for other volumes.
             from.into_iter().for_each(|from| luns.merge(owner, &before.numbers_of(from)));
             if let Some(detached) = luns.detached.remove(iqn) {
                 luns.merge(owner, &detached.luns);

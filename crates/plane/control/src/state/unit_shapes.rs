@@ -19,6 +19,7 @@ impl State {
     pub(crate) fn learn_shapes(&mut self, shapes: &[NamedUnitAttributes]) {
         let open: BTreeMap<(&VolumeName, VolumeId), &UnitAttributes> =
             shapes.iter().map(|(id, name, shape)| ((name, *id), shape)).collect();
+        // Moved out, so that records of volumes that are not presented any more are dropped.
         let mut known = std::mem::take(&mut self.shapes);
         for record in &self.presentations {
             let now = open.get(&(&record.volume, record.volume_id)).map(|shape| (*shape).clone());
@@ -26,6 +27,7 @@ impl State {
             // The open unit is authoritative; while it is closed, its last known shape stays.
             if let Some(shape) = now.or(before.map(|before| before.shape)) {
                 let record_of = UnitShapeRecord { volume_id: record.volume_id, shape };
+                // A volume may be presented several times, and has one shape.
                 self.shapes.entry(record.volume.clone()).or_insert(record_of);
             }
         }
@@ -42,6 +44,7 @@ impl State {
 
     /// Returns the presented volumes with their shapes. Hosts see them while they are not open.
     pub(super) fn absent(&self) -> BTreeMap<VolumeId, AbsentVolume> {
+        // A presentation may have ended since the shapes were recorded.
         let is_presented = |name: &VolumeName| self.presentations.iter().any(|record| record.volume == *name);
         let shapes = self.shapes.iter().filter(|(name, _)| is_presented(name));
         shapes

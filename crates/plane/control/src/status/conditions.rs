@@ -93,6 +93,7 @@ impl Status {
         // Names alone: reporting every volume of a large array would be too slow for each poll of the status.
         let open = self.core.engine.volume_names(Order::VolumeNames).await?;
         let away = self.volumes.away(&open).await?;
+        // The data plane returns the names sorted, as the binary search needs them.
         let is_open = |name: &VolumeName| open.binary_search(name).is_ok();
         // A volume that the data plane holds back is in both lists.
         let volumes = open.len() + away.iter().filter(|volume| !is_open(&volume.name)).count();
@@ -244,6 +245,7 @@ impl Snapshot {
         let errs = errs.map(|problem| Condition::of(event::DISK_ERRS, Subject::disk(name), problem));
         // Problems of the hardware carry serial number and bay, to find the disk in its enclosure.
         let placed = [wear, stalled, slow, errs].into_iter().flatten().map(|it| it.with(place(disk)));
+        // Paths lead to remote disks, which have no bay here.
         state.into_iter().chain(placed).chain(paths).collect()
     }
 }
@@ -268,6 +270,7 @@ fn members(pool: &PoolReport, disks: &[DiskReport]) -> Vec<String> {
             MemberState::Rebuilding => "is being rebuilt",
             _ => return None,
         };
+        // A disk and a member without names must not count as the same.
         let report = disks.iter().find(|disk| disk.name.is_some() && disk.name == member.disk);
         let state = member.next_step().map_or_else(|| state.to_owned(), |next| format!("{state}; {next}"));
         Some(match (report, &member.disk) {

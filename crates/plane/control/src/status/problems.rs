@@ -226,6 +226,7 @@ pub(crate) fn spare_failures(pool: &PoolReport) -> String {
     let spare = pool.kept_groups().map(|group| {
         let is_there = |member: &&MemberReport| matches!(member.state, MemberState::InSync | MemberState::Joining);
         let lost = group.members.iter().filter(|member| !is_there(member)).count();
+        // More members may be lost than the level tolerates.
         group.level.tolerated(group.members.len()).saturating_sub(lost)
     });
     match spare.min().unwrap_or(0) {
@@ -429,6 +430,7 @@ pub(super) fn of_paths(disk: &DiskReport) -> Option<Problem> {
     if down.is_empty() || !is_used {
         return None;
     }
+    // `down` is a part of `paths`, so the difference cannot wrap.
     let left = remote.paths.len() - down.len();
     let reason = remote.down().find_map(|path| path.reason.clone()).unwrap_or_default();
     let down = first_few(down.iter(), 3);

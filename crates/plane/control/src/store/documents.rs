@@ -67,6 +67,7 @@ impl Store {
     /// Rewrites each document under a number above every damaged or missing version of it, sealed with the
     /// current key.
     pub(super) fn rewrite_documents(&self, damaged: &[(String, u64)]) -> Result<(), Refusal> {
+        // Numbers that are known follow in the chain, and replace these zeros.
         let lost = damaged.iter().filter(|(name, _)| name != STATE).map(|(name, _)| (name.clone(), 0));
         // Documents of which no copy is left are included, so that their loss is recorded as null.
         let numbers: BTreeMap<String, u64> = lost.chain(self.current().documents.numbers()).collect();
@@ -87,6 +88,7 @@ impl Store {
         let header = self.header(&current, name, number);
         self.folder.write(&header, &body)?;
         current.documents.insert(name, number, sealed);
+        // Only after the newer one is durable.
         if let Some(old) = number.checked_sub(KEPT) {
             self.folder.remove(name, old);
         }

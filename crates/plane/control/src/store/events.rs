@@ -28,6 +28,7 @@ impl Store {
                     events.extend(rows.into_iter().filter_map(|row| serde_json::from_value::<Event>(row).ok()));
                 }
                 ReadResult::Damaged(why) => {
+                    // File numbers have at most 12 digits, so the products fit.
                     let (first, last) = (file * IN_FILE, file * IN_FILE + IN_FILE - 1);
                     let sentence = format!("events of the numbers {first} to {last} are damaged and left out: {why}");
                     self.current().findings.push((event::STATE_COPY_DAMAGED, sentence));

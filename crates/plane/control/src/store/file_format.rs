@@ -83,6 +83,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<(Header, &[u8]), String> {
     if sum(content).as_bytes() != said {
         return Err("its checksum does not match".to_owned());
     }
+    // The header is one line of JSON, so the first line break ends it.
     let end = content.iter().position(|byte| *byte == b'\n').ok_or("it has no header")?;
     let (header, body) = content.split_at_checked(end).ok_or("it has no header")?;
     let header = serde_json::from_slice(header).map_err(|error| format!("its header cannot be read: {error}"))?;

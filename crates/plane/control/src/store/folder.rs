@@ -241,6 +241,7 @@ fn take(lock: &File) -> Result<(), fs::TryLockError> {
 
 /// Parses the version number in a file name; `None` for a name that is not ours.
 fn number_of(digits: &str) -> Option<u64> {
+    // `parse` alone would also accept a sign, or another count of digits.
     let is_ours = digits.len() == NUMBER_DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit());
     digits.parse().ok().filter(|_| is_ours)
 }

@@ -58,6 +58,7 @@ impl Store {
     ///
     /// *Errors*: it could not be written; the hold stays.
     pub fn accept(&self) -> Result<(), Refusal> {
+        // Before anything is written, because the folder may be another one by now.
         self.folder.check()?;
         let mut current = self.current();
         let Some(hold) = current.hold.take() else { return Ok(()) };
@@ -79,6 +80,7 @@ impl Store {
         // The state is written last: it is the commit point, and its header names the documents.
         self.rewrite_documents(&hold.damaged)?;
         self.write_version(State::clone(&self.state()))?;
+        // Only after the commit, because until then another start has to find them as they are.
         for (name, number) in &hold.damaged {
             self.folder.quarantine(name, *number)?;
         }

@@ -50,6 +50,7 @@ impl NodeKey {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             file => file.map_err(|error| unusable(path, &error))?,
         };
+        // Of the open file rather than of the path, which could be exchanged in between.
         let mode = file.metadata().map_err(|error| unusable(path, &error))?.mode();
         if mode & 0o077 != 0 {
             let message = format!("key file {} is readable by other users", path.display());
@@ -137,6 +138,7 @@ impl NodeKey {
     /// *Errors*: the system gives no random numbers.
     pub(crate) fn seal(&self, state: &mut Value) -> Result<(), Refusal> {
         each_secret(state, &mut |place, text| {
+            // Sealed already: hexadecimal text never begins like that.
             if text.starts_with(SEALED) {
                 return Ok(());
             }
@@ -234,6 +236,7 @@ fn each_secret(
         place: &str,
         act: &mut dyn FnMut(&str, &mut String) -> Result<(), Refusal>,
     ) -> Result<(), Refusal> {
+        // Secrets lie in objects; no list of a state or of a document holds one.
         let Value::Object(object) = value else { return Ok(()) };
         for (key, inner) in object {
             match inner {

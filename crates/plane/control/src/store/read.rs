@@ -85,6 +85,7 @@ impl Read {
             match folder.read(STATE, number)? {
                 ReadResult::Whole(header, body) => {
                     self.kept.insert(number, (header.time, header.access));
+                    // Older versions are only listed, and read again when one is restored.
                     if found.is_none() {
                         self.state = serde_json::from_slice(&body).map_err(|error| damaged(folder.path(), &error))?;
                         self.version = number;

@@ -97,6 +97,7 @@ pub fn restore(dir: &Path, copy: &Copy) -> Result<u64, Refusal> {
                     last = last.max(number);
                     lost.push(number);
                 }
+                // A damaged document is left to the next start, which reports it.
                 ReadResult::Damaged(_) => {}
             }
         }

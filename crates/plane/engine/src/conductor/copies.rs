@@ -62,6 +62,7 @@ struct Busy<'a> {
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
         self.copies.busy.borrow_mut().remove(&self.id);
+        // Wakes a cancellation that waits for the end of this work.
         self.copies.ended.raise();
     }
 }
@@ -120,6 +121,7 @@ impl Copies {
     /// Admits closing the pool: refused while a copy from it or to it runs.
     pub(super) fn admit_no_copy(&self, pool: &Name) -> Result<(), Refusal> {
         let running = self.running.borrow();
+        // A copy that waits has neither of its ends open.
         let uses = |(target, copying): &(&VolumeName, &UnfinishedCopy)| {
             copying.runs.as_ref().is_some_and(|ends| target.pool() == Some(pool) || ends.pool == *pool)
         };
@@ -172,6 +174,7 @@ impl<W: World> Conductor<W> {
         let copying =
             UnfinishedCopy { source: source_name, id, size, block_bytes, state: Arc::default(), runs, why: None };
         let report = copying.report(target);
+        // Listed before the task starts, so that a stop that comes now suspends it.
         let before = self.copies.running.borrow_mut().insert(target.clone(), copying.clone());
         assert!(before.is_none(), "one copy is made to a volume");
         let sentence = format!("{source} is being copied to {target}");
@@ -192,6 +195,7 @@ impl<W: World> Conductor<W> {
             .shard
             .call(ends.from, move |shard| pool::send_copy(shard, pool, id, name, (to, original), state))
             .await;
+        // A shard that does not answer has stopped; the copy continues after the restart.
         let ended = match sent.unwrap_or(CopyEnd::Suspended("the engine stops".to_owned())) {
             CopyEnd::Suspended(why) => return continuing::suspend(&self, &target, (copying, ends), &why).await,
             CopyEnd::Whole(taken) => {
@@ -209,6 +213,7 @@ impl<W: World> Conductor<W> {
             let name = target.clone();
             self.shard.call(to, move |shard| pool::abandon_copy(shard, name, id)).await;
         }
+        // After the target is complete or deleted: until then the copy needs its snapshot to continue after a crash.
         self.withdraw(&ends, id).await;
         if matches!(ended, CopyEnd::Whole(_)) {
             // No host has a mapping of it yet, so there is nothing to publish.

@@ -109,6 +109,7 @@ impl<W: World> Conductor<W> {
             let login = remote.cloned().unwrap_or_default();
             let force = login.force;
             logins.learn(path, disk, login);
+            // Preempted first: the inspection refuses a disk that another initiator has registered with.
             if force && let Err(refusal) = self.shard.remotes.take(path).await {
                 // A disk that was not added leaves no login behind.
                 logins.forget(path);
@@ -273,6 +274,7 @@ impl<W: World> Conductor<W> {
         let home = self.pool_home(&pool)?.home;
         let path = self.free_disk(replacement).await?.path;
         let candidate = pool::Candidate { name: replacement.clone(), path };
+        // Answered when the copy is queued; `disk_reports` enters the new member once it has the slot.
         self.at(home, move |shard| pool::copy_member(shard, pool, id, candidate, force)).await
     }
 
@@ -298,12 +300,14 @@ impl<W: World> Conductor<W> {
     }
 
     pub(super) async fn disk_reports(&self) -> Vec<DiskReport> {
+        // Copied before the pools are asked, because the table must not be borrowed across the calls.
         let mut reports: Vec<DiskReport> = self.disks.0.borrow().values().map(|known| known.report.clone()).collect();
         let pools = self.pool_reports().await;
         // The copy of a member takes its slot long after the order was answered, so the table is updated from the
         // reports.
         pools.iter().filter(|pool| self.disks.lacks_members(pool)).for_each(|pool| self.disks.learn_members(pool));
         for report in &mut reports {
+            // Compared by name: members whose disks have none on this node are in no report of disks.
             let member = pools.iter().flat_map(model::PoolReport::members).find(|member| member.disk == report.name);
             let is_copied_to = |member: &model::MemberReport| {
                 member.copy.as_ref().is_some_and(|copy| Some(&copy.disk) == report.name.as_ref())

@@ -94,9 +94,11 @@ impl<W: World> Conductor<W> {
         // The reservation of name and disks ends whatever the result.
         let name = self.openings.under_way.borrow_mut().remove(&id).expect("it was begun");
         name.iter().for_each(|name| self.disks.forget_members(name));
+        // Entered without an await after the reservation ended, so no other order takes name or disks in between.
         if let Ok((report, volumes)) = &opened {
             self.enter_pool(report, home, volumes);
         }
+        // After the tables are complete: a stop that waits for this closes the pool like any other.
         self.openings.ended.raise();
         let (report, _) = opened?;
         self.publish_volumes().await;

@@ -29,6 +29,7 @@ impl<W: World> Conductor<W> {
             group.level.admit_members(group.disks.len())?;
             let mut disks = Vec::new();
             for disk in &group.disks {
+                // `free_disk` does not see this: no disk is reserved before the pool exists.
                 if !seen.insert(disk) {
                     let hint = "list every disk once";
                     return Err(Refusal::new(code::DISK_IN_USE, format!("disk {disk} is listed twice"), hint));
@@ -44,6 +45,7 @@ impl<W: World> Conductor<W> {
         let report = self.at(home, move |shard| pool::create(shard, spec, taking)).await;
         match report {
             Ok(report) => {
+                // A new pool has no volumes, so nothing is published.
                 self.enter_pool(&report, home, &[]);
                 Ok(report)
             }
@@ -91,6 +93,7 @@ impl<W: World> Conductor<W> {
         let made = pool::NewGroup { level, chunk, integrity, member_size, disks };
         let pool = name.clone();
         let report = self.at(home, move |shard| pool::add_group(shard, pool, made, force)).await;
+        // Learned first: `look_again` leaves out disks that are members.
         if let Ok(report) = &report {
             self.disks.learn_members(report);
         }
@@ -115,6 +118,7 @@ impl<W: World> Conductor<W> {
         if let Ok(report) = &report {
             self.disks.learn_members(report);
         }
+        // Also after a failure: a label may have been written.
         self.look_again(disk).await;
         report
     }
@@ -140,6 +144,7 @@ impl<W: World> Conductor<W> {
         if let Ok(report) = &report {
             self.disks.learn_members(report);
         }
+        // Also after a failure: labels may have been written.
         for disk in disks {
             self.look_again(disk).await;
         }
@@ -156,6 +161,7 @@ impl<W: World> Conductor<W> {
         for disk in &before {
             self.look_again(disk).await;
         }
+        // Volumes that waited for the content of the log serve without it now.
         self.enter_volumes(home, &shown);
         self.publish_volumes().await;
         Ok(report)
@@ -163,6 +169,7 @@ impl<W: World> Conductor<W> {
 
     pub(super) async fn close_pool(&self, name: &Name) -> Result<(), Refusal> {
         let PoolHome { id, home, .. } = self.pool_home(name)?;
+        // Before anything is withdrawn: a refused order leaves the pool as it serves.
         self.copies.admit_no_copy(name)?;
         // Hosts lose the volumes first: nothing may be written while the groups are marked clean.
         self.volumes.borrow_mut().retain(|volume, _| volume.pool() != Some(name));
@@ -178,6 +185,7 @@ impl<W: World> Conductor<W> {
     pub(super) async fn destroy_pool(&self, name: &Name) -> Result<(), Refusal> {
         let home = self.pool_home(name)?.home;
         let pool = name.clone();
+        // A pool with volumes is refused there, so no front end has anything of it.
         self.at(home, move |shard| pool::destroy(shard, pool)).await?;
         self.forget_pool(name).await;
         Ok(())
@@ -187,6 +195,7 @@ impl<W: World> Conductor<W> {
     async fn forget_pool(&self, name: &Name) {
         self.pools.borrow_mut().remove(name);
         super::copies::continuing::forget(self, name);
+        // Listed first: the next line forgets which disks they are.
         let members = self.disks.members_of(name);
         self.disks.forget_members(name);
         for disk in &members {

@@ -48,6 +48,7 @@ impl<W: World> Conductor<W> {
                 self.shard.memberships.kept(generations);
                 Report::Done
             }
+            // Waits for news in a task of its own, so no other order is held up.
             Order::NextEvents => Report::Events(self.shard.events.next().await),
             // An unknown volume is refused here, so that every front end answers alike.
             _ if order.is_for_front_ends() => {

@@ -7,6 +7,7 @@ use shard::World;
 impl<W: World> Conductor<W> {
     /// Admits an order if it does not write to a read-only pool.
     pub(super) fn admit_change(&self, order: &Order) -> Result<(), Refusal> {
+        // Orders about members name a disk; they would change the pool that has it.
         let pool = match order {
             Order::FailDisk { disk }
             | Order::ReturnDisk { disk, .. }

@@ -50,9 +50,11 @@ impl<W: World> Conductor<W> {
             ));
         }
         self.admit_name(&new.name)?;
+        // A clone shares the map of its origin, and a map has one home.
         let home = self.home_of(&new.snapshot)?;
         let report = self.at(home, move |shard| pool::clone_snapshot(shard, new)).await?;
         self.volumes.borrow_mut().insert(report.name.clone(), VolumeHome { id: report.id, home, serves: true });
+        // Published before the answer: a mapping that follows must find the clone.
         self.publish_volumes().await;
         Ok(report)
     }

@@ -33,6 +33,7 @@ impl<W: World> Conductor<W> {
     ///
     /// *Errors*: `STOP_INCOMPLETE` if something did not end in time; the log has the details.
     pub(super) async fn stop(&self) -> Result<Report, Refusal> {
+        // Set first: from here on no change and no opening starts.
         if self.stopped.replace(true) {
             return Ok(Report::Done);
         }
@@ -83,6 +84,7 @@ impl<W: World> Conductor<W> {
         for (name, PoolHome { home, .. }) in pools {
             let pool = name.clone();
             let closing = self.shard.call(home, move |shard| crate::pool::close(shard, pool));
+            // Zero after the deadline: each further pool is still told to close, but not waited for.
             match self.within(end.since(self.shard.world.now()), closing).await {
                 Some(Some(Err(refusal))) => {
                     let what = "the pool was not closed cleanly; it is resynced when it is opened";
@@ -107,6 +109,7 @@ impl<W: World> Conductor<W> {
     }
 
     async fn within<T>(&self, most: Duration, work: impl Future<Output = T>) -> Option<T> {
+        // Only the wait ends at the timeout; work on other shards goes on.
         match select(pin!(work), pin!(self.shard.world.sleep(most))).await {
             Either::Left((done, _)) => Some(done),
             Either::Right(_) => None,

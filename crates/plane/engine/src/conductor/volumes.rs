@@ -20,6 +20,7 @@ impl<W: World> Conductor<W> {
         // A volume of a pool has the home of its pool.
         let home = match spec.name.pool() {
             Some(pool) if backend == BackEnd::Pool => self.pool_home(pool)?.home,
+            // Volumes without a pool are spread over the shards.
             _ => self.choose_home(),
         };
         let report = self.at(home, move |shard| backend.create(shard, spec)).await?;
@@ -46,6 +47,7 @@ impl<W: World> Conductor<W> {
     ) -> Result<VolumeReport, Refusal> {
         let VolumeHome { home, .. } = self.volume_home(name)?;
         let (backend, name) = (BackEnd::of_name(name), name.clone());
+        // Refused here, before another shard is asked.
         backend.admit_policy(&name)?;
         self.at(home, move |shard| backend.set_policy(shard, name, policy)).await
     }
@@ -63,6 +65,7 @@ impl<W: World> Conductor<W> {
         }
         let (backend, volume) = (BackEnd::of_name(name), name.clone());
         self.at(home, move |shard| backend.remove(shard, (id, volume))).await?;
+        // Only after the pool has deleted it: a refused deletion leaves the volume known and served.
         self.volumes.borrow_mut().remove(name);
         self.publish_volumes().await;
         Ok(())
@@ -116,6 +119,7 @@ impl<W: World> Conductor<W> {
         if let Some(copy) = self.copies.reports().into_iter().find(|copy| copy.name == *name) {
             return Some(copy);
         }
+        // Not `volume_home`, which refuses targets of copies: those were answered above.
         let VolumeHome { id, home, .. } = self.volumes.borrow().get(name).copied()?;
         let name = name.clone();
         self.shard.call(home, move |shard| async move { unit::report(&shard, id, &name) }).await.flatten()
@@ -161,6 +165,7 @@ impl<W: World> Conductor<W> {
 
     /// Admits one more volume under the limit.
     pub(super) fn admit_one_more(&self) -> Result<(), Refusal> {
+        // A copy needs a unit when it is complete, so its target counts from the start.
         if self.volumes.borrow().len() + self.copies.reports().len() >= self.shard.limits.units_max {
             let message = format!("the limit of {} volumes is reached", self.shard.limits.units_max);
             return Err(Refusal::new(code::LIMIT_REACHED, message, "delete unused volumes"));

@@ -41,6 +41,7 @@ impl BlockedVolumes {
         let mut held = self.0.borrow_mut();
         for family in all {
             let volumes: Vec<Uuid> = family.volumes.iter().map(|volume| volume.id).collect();
+            // A family has the identity of its first volume.
             if volumes.iter().any(|volume| families.contains(volume)) {
                 let its = held.iter_mut().filter(|(volume, _)| volumes.contains(volume));
                 its.for_each(|(_, why)| REPAIRED.clone_into(why));
@@ -76,6 +77,7 @@ impl<W: World> OpenPool<W> {
     /// Volumes of the pool without those that are being deleted or copied to.
     pub(super) fn known_volumes(&self) -> Vec<CatalogVolume> {
         let status = self.pool.status();
+        // Volumes in segments have neither a map nor a key, so these settings are fixed.
         let in_segments = status.volumes.into_iter().map(|volume| CatalogVolume {
             id: volume.id,
             name: volume.name,
@@ -91,6 +93,7 @@ impl<W: World> OpenPool<W> {
         });
         let of_family = status.families.into_iter().flat_map(|family| {
             let granule_bytes = family.granule_bytes;
+            // Half a copy must not be served; its copy reports it.
             let usable = |volume: &volume::ThinStatus| !volume.is_deleting && !volume.is_partial;
             family.volumes.into_iter().filter(usable).map(move |volume| CatalogVolume {
                 id: volume.id,
@@ -105,6 +108,7 @@ impl<W: World> OpenPool<W> {
 
     /// Reports of the volumes that do not serve.
     pub(crate) fn blocked_reports(&self) -> Vec<VolumeReport> {
+        // The usual case, which needs no list of the pool's volumes.
         if self.blocked.0.borrow().is_empty() {
             return Vec::new();
         }
@@ -114,6 +118,7 @@ impl<W: World> OpenPool<W> {
             let id = VolumeId::from_bytes(volume.id.into_bytes());
             let why = self.blocked.0.borrow().get(&volume.id).cloned();
             let CatalogVolume { size, block_bytes, backend, .. } = volume;
+            // No unit exists, so everything comes from the catalog.
             Some(VolumeReport::offline(name, id, size, block_bytes, backend, (VolumeState::Failed, why)))
         };
         held.filter_map(report).collect()

@@ -31,6 +31,7 @@ pub(crate) async fn check<W: World>(
         description: finding.what.clone(),
     };
     Ok(PoolCheck {
+        // Volumes that do not serve for a reason beside their map are listed as well.
         findings: checked.findings.iter().map(finding).chain(pool.held_findings()).collect(),
         entries: checked.entries,
         granules: checked.granules,

@@ -64,6 +64,7 @@ pub(crate) async fn create<W: World>(
     };
     let node = taking.node();
     let disks: Vec<(DiskName, Disk<W>)> = drafts.iter().flat_map(Draft::disks).collect();
+    // Without force, a disk of a pool is refused below, so only forced disks can have an owner.
     let was_claimed = spec.force && Overwriting { disks: &disks, pool: None, node: Some(&node) }.admit(&shard).await?;
     // Arrays are formatted before the pool is written, so every disk must be admitted before that.
     plan.admit_disks().await.map_err(|error| named(&error, &drafts))?;
@@ -82,6 +83,7 @@ pub(crate) async fn create<W: World>(
     if was_claimed {
         pool.outlast_owner().await?;
     }
+    // Before the pool is listed: its first encrypted volume needs the key.
     pool.bring_key(&taking).await?;
     shard.pools.borrow_mut().insert(spec.name, pool.clone());
     Ok(pool.report())
@@ -120,6 +122,7 @@ pub(super) async fn draft<W: World>(shard: &Rc<ShardContext<W>>, group: &NewGrou
         id: new_uuid(&shard.world),
         level: group.level,
         chunk: group.chunk,
+        // A chunk beyond 32 bits is refused by the layout, like any other impossible size.
         chunk_bytes: u32::try_from(group.chunk.bytes()).unwrap_or(u32::MAX),
         integrity: group.integrity,
         member_blocks: smallest.map_or(Ok(Blocks(0)), |size| member_blocks(group.member_size, size))?,
@@ -153,6 +156,7 @@ impl<W: World> Draft<W> {
         shard: &Rc<ShardContext<W>>,
         watch: &Rc<GroupListener<W>>,
     ) -> Result<Array<Member<W>>, Refusal> {
+        // `member_blocks` is that of the smallest disk, so every window fits.
         let window = |disk| open::window::<W>(disk, self.member_blocks).expect("its data area is at least as large");
         let windows = self.members.iter().map(|(_, _, disk)| window(disk));
         let (level, count) = (array::raid_level(self.level), self.members.len());

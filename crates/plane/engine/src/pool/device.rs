@@ -1,7 +1,7 @@
 //! A volume of a pool as a block device: with a map, or in segments (the format before maps).
 //!
-//! Errors of a failed pool are reported as `Away`: the pool is closed and opened again when its disks are back, and has
-//! lost nothing that it acknowledged (`docs/adr/0025-luns-without-a-device.md`).
+//! Errors of a failed pool are reported as `Unreachable`: the pool is closed and opened again when its disks are back,
+//! and has lost nothing that it acknowledged (`docs/adr/0025-luns-without-a-device.md`).
 
 use super::OpenPool;
 use super::map_work::MapWork;
@@ -52,7 +52,7 @@ impl<W: World> PoolVolume<W> {
         Self { kind, pool: pool.name.clone(), shard: Rc::downgrade(&pool.shard) }
     }
 
-    /// Translates an error: `Away` if the pool has failed and the host may retry.
+    /// Translates an error: `Unreachable` if the pool has failed and the host may retry.
     #[cold]
     fn told(&self, error: IoError) -> IoError {
         // Bounds and space errors are answers of a working pool and stay as they are.
@@ -63,6 +63,7 @@ impl<W: World> PoolVolume<W> {
             }
         };
         let Some(shard) = self.shard.upgrade().filter(|_| may_be_away) else { return error };
+        // Only errors get here, so the lookup costs no command that succeeds.
         let pools = shard.pools.borrow();
         let has_failed = pools.get(&self.pool).is_some_and(|pool| has_failed(pool));
         if has_failed { IoError { kind: IoErrorKind::Unreachable, ..error } } else { error }
@@ -122,6 +123,7 @@ impl<W: World> BlockDevice for PoolVolume<W> {
 
     fn space(&self) -> Option<Space> {
         match &self.kind {
+            // All of it is reserved, so hosts need no figures and no thresholds.
             Kind::Segments(_) | Kind::Mapped(Mapped { thick: true, .. }) => None,
             Kind::Mapped(Mapped { device, .. }) => device.space(),
         }

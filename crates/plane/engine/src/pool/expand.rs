@@ -41,6 +41,7 @@ pub(crate) async fn add_member<W: World>(
         let disks = [(candidate.name.clone(), disk.clone())];
         Overwriting { disks: &disks, pool: Some(pool.pool.id()), node: None }.admit(&shard).await?;
     }
+    // A new identity, also for a former member: nothing that it holds may count.
     let id = new_uuid(&shard.world);
     let state = match pool.groups[group].level {
         // A new half of a mirror is rebuilt like a replacement. With parity nothing is on the disk until stripes are
@@ -61,6 +62,7 @@ pub(crate) async fn add_member<W: World>(
     state.slots.borrow_mut().push(Slot::of(id, &candidate, &disk));
     assert!(!state.joining.replace(true), "one member of a group joins at a time");
     tracing::info!(pool = %pool.name, group, disk = %candidate.name, "a group gets one member more");
+    // The repair task lets the disk join and moves the stripes, also after a restart.
     pool.start_repair(group);
     Ok(pool.report())
 }
@@ -178,6 +180,7 @@ impl<W: World> GroupRepair<W> {
     async fn join(&self) -> Result<(), GrowError> {
         let group = self.group;
         let state = &self.pool.groups[group];
+        // Members join at the end, so the last slot is that of the disk.
         let place = state.slots.borrow().last().cloned().expect("a group has members");
         let record = self.pool.pool.status().groups[group].record.members.last().copied();
         // The catalog may have failed the disk before it joined.
@@ -237,6 +240,7 @@ impl<W: World> GroupRepair<W> {
             state.work.set(Some(work));
             self.keep_reshape_pace(&mut gait, done, total).await;
         };
+        // Read before the start: the event at the end reports what was gained and written.
         let (before, written) = (self.pool.pool.status().bytes, self.pool.groups[group].written_bytes(None));
         let reshaped = state.array.reshape(pace).await;
         if let Err(error) = reshaped {

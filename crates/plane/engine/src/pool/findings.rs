@@ -37,6 +37,7 @@ impl Findings {
     /// Raises the events for all pending findings.
     fn raise_events<W: World>(&self, pool: &OpenPool<W>) {
         assert!(self.telling.replace(false), "what comes together is told once");
+        // Taken as a whole: a finding that comes during the loop belongs to the next event.
         for ((disk, kind, outcome), Untold { blocks, first }) in self.untold.take() {
             let name = &pool.name;
             // Metadata lies outside the data area, so no byte offset is given.
@@ -78,6 +79,7 @@ impl<W: World> OpenPool<W> {
             (slots[usize::from(member)].id, slots[usize::from(member)].called())
         };
         *self.findings.wrong.borrow_mut().entry(disk).or_default() += extent.len.0;
+        // Reported with the list of lost blocks, which names the volume.
         if outcome == Outcome::Lost {
             return;
         }

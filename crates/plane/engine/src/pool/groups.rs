@@ -38,6 +38,7 @@ impl<W: World> Groups<W> {
 
 impl<W: World> FromIterator<(usize, GroupState<W>)> for Groups<W> {
     fn from_iter<I: IntoIterator<Item = (usize, GroupState<W>)>>(groups: I) -> Self {
+        // All places exist from the start, so that references stay valid when a group is added.
         let all = Self((0..GROUPS_MAX).map(|_| OnceCell::new()).collect());
         groups.into_iter().for_each(|(place, group)| all.set(place, group));
         all
@@ -101,6 +102,7 @@ impl<W: World> OpenPool<W> {
         // Admitted before the array is formatted, which is the first write to the disks.
         let plan = draft.plan();
         plan.admit_disks(force).await.map_err(named)?;
+        // The listener needs the number before the catalog gives it; the assertion below compares the two.
         let place = self.pool.status().groups.len();
         let watch = GroupListener::new(place, draft.integrity);
         let state = draft.state(Rc::new(LossTrackingArray::new(draft.array(shard, &watch).await?)));
@@ -121,6 +123,7 @@ impl<W: World> OpenPool<W> {
         self.drive(&group);
         // Findings and failures that came before are delivered when the listener is bound.
         self.groups.set(place, group);
+        // Bound last: a finding looks its group up by the number.
         watch.bind(self);
     }
 }

@@ -37,6 +37,7 @@ pub(crate) async fn grow<W: World>(
         return Err(of(0).room(how).err().unwrap_or_else(|| of(0).none_left()));
     }
     for group in groups {
+        // One after the other: an error leaves the groups before it grown, which is a valid state.
         of(group).grow(how).await?;
     }
     Ok(pool.report())
@@ -56,6 +57,7 @@ impl<W: World> OpenPool<W> {
             }
             match (Growth { pool: self, group }).take_room().await {
                 Ok(()) => tracing::info!(pool = %self.name, group, "a growth that was cut short is finished"),
+                // Tried again at the next opening; until then the group serves with its former size.
                 Err(refusal) => tracing::error!(pool = %self.name, group, %refusal, "a growth cannot be finished"),
             }
         }
@@ -124,6 +126,7 @@ impl<W: World> Growth<'_, W> {
         let before = self.pool.pool.status().bytes;
         // Array first: the catalog must never hand out slabs that the array does not have.
         self.pool.groups[group].array.grow(room).await.map_err(|error| grow_refusal(&error, self.pool, group))?;
+        // If the daemon ends before this is done, the next opening does it (`finish_growth`).
         self.take_room().await?;
         let after = self.pool.pool.status().bytes;
         assert!(after >= before, "a pool with larger members is not smaller");

@@ -15,6 +15,7 @@ use zeroize::Zeroizing;
 
 /// Creates a random data key for a volume.
 pub(super) fn new_key<W: World>(world: &W) -> NewKey {
+    // Wiped when dropped: these bytes are the key.
     let mut bytes = Zeroizing::new([0; NewKey::BYTES]);
     world.random(bytes.as_mut_slice());
     NewKey::from_random(&bytes)
@@ -67,6 +68,7 @@ impl<W: World> OpenPool<W> {
     ///
     /// *Durability*: the rewrapped keys are stable when it returns.
     pub(super) async fn bring_key(&self, taking: &ClaimRequest) -> Result<(), Refusal> {
+        // The own key first: keys of another node are wrapped anew with it.
         self.pool.set_key(taking.pool_key(Uuid::from_bytes(self.id.to_bytes())));
         let Some(other) = given(taking)? else { return Ok(()) };
         let nonce = || {
@@ -87,6 +89,7 @@ impl<W: World> OpenPool<W> {
     /// *Durability*: when it returns.
     pub(crate) async fn replace_key(&self, unit: &Unit<W>) -> Result<(), IoError> {
         let volume = Uuid::from_bytes(unit.id.to_bytes());
+        // Durable when it returns: the host learns of the erasure only after the commit.
         self.pool.replace_key(volume, &new_key(&self.shard.world)).await.map_err(|error| {
             tracing::error!(volume = %unit.name, %error, "the key of a volume cannot be replaced");
             // To a host a fenced pool is gone; any other failure is a medium error.

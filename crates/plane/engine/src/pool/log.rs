@@ -91,6 +91,7 @@ pub(crate) async fn add_log<W: World>(
     // A single disk has no redundancy: its loss costs the latest acknowledged writes.
     let level = if new.disks.len() > 1 { Level::Raid1 } else { Level::Raid0 };
     let group = NewGroup { level, chunk: CHUNK, integrity: true, member_size: MemberSize::default(), disks: new.disks };
+    // The array stays with the log: the pool records its group and never touches it.
     let add = async |plan, _, labelling| pool.pool.write_log().add_group(plan, labelling).await;
     let place = pool.make_group(&group, new.force, add).await?;
     // A group without a usable log is removed again, so that nothing is left half done.
@@ -196,6 +197,7 @@ impl<W: World> OpenPool<W> {
     /// Writes the acknowledged data of the volume to the disks before it is closed. What cannot be written stays in the
     /// log, if the volume was in write-back.
     pub(super) async fn destage_unit(&self, unit: &Unit<W>) {
+        // Asked before `write_through` changes the write policy in effect.
         let was_back = unit.is_written_back();
         match unit.write_through().await {
             Ok(()) => self.leave_log(uuid_of(unit.id)).await,
@@ -281,6 +283,7 @@ impl<W: World> LogRemoval<'_, W> {
             return Err(Refusal::new(code::LOG_NOT_LOST, message, hint));
         }
         let in_use = |message: String, hint: String| Err(Refusal::new(code::LOG_IN_USE, message, hint));
+        // Either is enough: a policy that could not be applied leaves the unit in write-back.
         let back = |unit: &&Rc<Unit<W>>| unit.policy().write == WritePolicy::Back || unit.is_written_back();
         if let Some(unit) = self.pool.units().iter().find(back) {
             let message = format!("volume {} uses the log device of pool {}", unit.name, self.pool.name);
@@ -339,6 +342,7 @@ impl<W: World> LogRemoval<'_, W> {
         } else {
             self.pool.pool.write_log().remove_group().await
         };
+        // Also after a failure: the array of the group is shut down by now.
         self.pool.log.0.replace(Running::None);
         removed.map(drop).map_err(|error| refusal(&error, self.pool))
     }

@@ -58,8 +58,9 @@ impl<W: World> LogReattach<'_, W> {
         // The catalog must count on the disk before the log is replayed from it.
         let returned = self.pool.pool.write_log().reattach(&found, |at| looked[at].disk.clone()).await;
         returned.map_err(|error| refusal(&error, self.pool))?;
+        // Behind the fence, and bound to the pool, before the replay writes anything.
         self.pool.take_in(place, state, &watch);
-        let opened = AfterOpen { pool: self.pool, found: &found };
+        let opened = AfterOpen { pool: self.pool, found: &found, guard: None };
         opened.report_problems(&[(place, trouble)]);
         opened.agree().await?;
         self.pool.raise(

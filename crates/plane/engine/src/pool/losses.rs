@@ -1,7 +1,7 @@
 //! List of lost blocks of an open pool: kept in its catalog, resolved to volumes and LBAs, and reported.
 //!
-//! Arrays and [`LossTrackingArray`](crate::guarded::Guarded) enter and remove blocks of a group. Once a second changes are
-//! verified, resolved, committed and reported here. Nothing here changes the result of a read.
+//! Arrays and [`LossTrackingArray`](crate::loss_tracking::LossTrackingArray) enter and remove blocks of a group. Once a
+//! second changes are verified, resolved, committed and reported here. Nothing here changes the result of a read.
 
 use super::OpenPool;
 use block::{BlockDevice, Blocks, Extent};
@@ -84,6 +84,7 @@ impl<W: World> LostList<'_, W> {
         for extent in lost {
             self.0.groups[group].array.losses.enter(*extent);
         }
+        // Settled once for all of them, so that they cost one commit.
         self.settle().await;
     }
 
@@ -93,6 +94,7 @@ impl<W: World> LostList<'_, W> {
         let array = self.0.groups[group].array.clone();
         let blocks = array.stripe_blocks();
         for stripe in stripes {
+            // The read itself enters what is lost; its error tells nothing more.
             if let Err(error) = array.read(Extent::new(stripe * blocks, blocks)).await {
                 tracing::debug!(pool = %self.0.name, group, stripe, %error, "a stripe cannot be read");
             }
@@ -134,9 +136,11 @@ impl<W: World> LostList<'_, W> {
             self.commit(group).await;
         }
         assert!(losses.settling.get(), "the list is settled by one at a time");
+        // Replaced only here, so that a report never shows a list that is half resolved.
         losses.truncated.set(truncated);
         losses.ranges.replace(ranges);
         losses.settling.set(false);
+        // After all groups, so that one event names everything that was found together.
         self.report_changes();
     }
 

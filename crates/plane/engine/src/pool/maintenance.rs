@@ -113,6 +113,7 @@ impl<W: World> Maintenance<W> {
         // The operator may have paused all repairs during the wait.
         self.until(may).await;
         gait.stepped = world.now();
+        // Judged by the end of the step: the pause itself is no delay of the disks.
         !gait.pacer.is_late(now)
     }
 

@@ -30,6 +30,7 @@ impl MapRepairs {
         let MapRepair { family, what, block, copies } = repair;
         tracing::warn!(pool = %pool.name, volume = %family, what, block, copies, "a copy of a map block was repaired");
         let mut untold = self.untold.borrow_mut();
+        // One entry for each structure of a family: a sick disk must not fill the event list.
         untold.entry((family, what)).or_insert(Repaired { copies: 0, first: block }).copies += copies;
         drop(untold);
         // The first repair starts the timer; others join its event.
@@ -45,6 +46,7 @@ impl MapRepairs {
     }
 
     fn raise_events<W: World>(&self, pool: &OpenPool<W>) {
+        // Cleared before the events are raised: a repair that comes from here on starts its own timer.
         self.is_telling.set(false);
         for ((family, what), Repaired { copies, first }) in self.untold.take() {
             let volume = pool.family_name(family);

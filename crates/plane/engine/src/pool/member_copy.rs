@@ -99,6 +99,7 @@ pub(crate) async fn copy_member<W: World>(
 /// Progress of the copy of this member; `None` if it is not being copied.
 pub(super) fn report<W: World>(pool: &OpenPool<W>, group: usize, member: u16) -> Option<MemberCopy> {
     let copying = pool.groups[group].member_copy.borrow().clone().filter(|copying| copying.member == member)?;
+    // A copy that still waits for its turn shows all of it as left.
     let work = copying.work.get().unwrap_or_else(|| pool.begin(group, WorkKind::Rebuild));
     Some(MemberCopy { disk: copying.candidate.name.clone(), progress: work.progress(pool.shard.world.now()) })
 }
@@ -243,6 +244,7 @@ impl<W: World> RebuildOwner for Owner<W> {
     async fn commit(&mut self, member: u16, _: Stable, copied: &Rebuilt) -> Result<Stable, IoError> {
         let (pool, copying) = (&self.pool, &self.copying);
         let gone = IoError::new(IoErrorKind::Gone, Extent::default());
+        // Durable before the new disk counts as complete, because a restart takes it for that.
         if !copied.lost.is_empty() {
             LostList(pool).enter(self.group, &copied.lost).await;
         }

@@ -53,6 +53,7 @@ impl MemberErrors {
         let errors = done.errors.saturating_sub(before.errors).max(done.wrong.saturating_sub(before.wrong));
         let mut looks = self.looks.borrow_mut();
         looks.push_back((reads, errors));
+        // Checks come at fixed intervals, so their number is a span of time.
         if looks.len() > LOOKS {
             looks.pop_front();
         }
@@ -63,6 +64,7 @@ impl MemberErrors {
             _ if errors > 0 => hours.push_back((hour, errors)),
             _ => {}
         }
+        // Hours without errors have no entry, so entries are dropped by age and not by number.
         while hours.front().is_some_and(|(first, _)| first + HOURS as u64 <= hour) {
             hours.pop_front();
         }

@@ -9,7 +9,10 @@ use super::read_only::{ASKED_FOR, open_read_only, why_unwritable};
 use super::refusals::{array_refusal, open_refusal, plain, refusal};
 use super::rejoin::MemberSlot;
 use super::silence_guard::SilenceGuard;
-use super::{Candidate, GroupState, OpenPool, Slot, affected_volumes, disk_id, membership, scrub, split, volumes};
+use super::{
+    Candidate, GroupState, OpenPool, Slot, affected_volumes, disk_id, membership, scrub, split, unresponsive, uuid,
+    volumes,
+};
 use crate::array::{self, Disk, GroupListener, Member};
 use crate::loss_tracking::LossTrackingArray;
 use crate::shard_context::ShardContext;
@@ -96,7 +99,7 @@ async fn open_written<W: World>(
     found.announce_writes();
     others.into_iter().for_each(|others| found.discard_other_parts(others));
     let Assembled { pool, troubles, log_refused } = assemble_pool(shard, id, &found, looked, taking).await?;
-    let opened = AfterOpen { pool: &pool, found: &found };
+    let opened = AfterOpen { pool: &pool, found: &found, guard: Some(guard) };
     opened.tell_of_damage(looked);
     // From here on the heartbeat of the open pool keeps the claim.
     pool.keep_claim(taken).await?;
@@ -116,9 +119,9 @@ async fn open_written<W: World>(
     opened.suspect_dirty();
     let volumes = volumes::open_all(&pool, log_refused).await?;
     split::serve(&pool, is_unwritten).await;
+    opened.expect_given_up_back().await?;
     shard.pools.borrow_mut().insert(pool.name.clone(), pool.clone());
     opened.repair(|place| looked[place].disk.clone()).await;
-    opened.expect_interrupted_back();
     scrub::resume_scrub(&pool);
     Ok((pool.report(), volumes))
 }
@@ -435,6 +438,8 @@ fn fallback_name(id: PoolId) -> Name {
 pub(super) struct AfterOpen<'a, W: World> {
     pub(super) pool: &'a Rc<OpenPool<W>>,
     pub(super) found: &'a AssembledPool,
+    /// Guard of the probed disks, while a pool is opened for writing.
+    pub(super) guard: Option<&'a SilenceGuard>,
 }
 
 impl<W: World> AfterOpen<'_, W> {
@@ -494,7 +499,7 @@ impl<W: World> AfterOpen<'_, W> {
                 let in_array = self.pool.member_state(group, number);
                 // First case: the member missed a commit of the catalog, so the array must not read from it.
                 // Second case: the array refused the disk, so the catalog must not count on it.
-                let is_silent = self.is_interrupted(group, number);
+                let is_silent = self.is_given_up(group, number);
                 if !member.state.takes_part() && in_array == raid::MemberState::InService {
                     if is_silent {
                         self.pool.groups[group].array.fail_unresponsive(number);
@@ -511,21 +516,29 @@ impl<W: World> AfterOpen<'_, W> {
         Ok(())
     }
 
-    /// True if the disk of a member was interrupted during the opening.
-    fn is_interrupted(&self, group: usize, member: u16) -> bool {
-        let slots = self.pool.groups[group].slots.borrow();
-        slots[usize::from(member)].disk.as_ref().is_some_and(|disk| array::interruptible(disk).is_interrupted())
+    /// True if the disk of a member was given up during the opening, because it was silent or slow.
+    fn is_given_up(&self, group: usize, member: u16) -> bool {
+        let position = self.found.groups[group].positions.get(usize::from(member));
+        let probe = position.and_then(|position| position.probe);
+        probe.zip(self.guard).is_some_and(|(probe, guard)| guard.has_given_up(probe))
     }
 
-    /// Expects the members back whose disks were interrupted during the opening: they only did not answer in time.
-    pub(super) fn expect_interrupted_back(&self) {
+    /// Expects the members back whose disks were given up during the opening: they only did not answer in time.
+    ///
+    /// *Errors*: the record of one cannot be made durable.
+    async fn expect_given_up_back(&self) -> Result<(), Refusal> {
         for (group, state) in self.pool.groups.iter() {
             let members = (0..).zip(state.array.status().members);
             let away = members.filter(|(_, member)| member.state != raid::MemberState::InService);
-            for (member, _) in away.filter(|(member, _)| self.is_interrupted(group, *member)) {
-                self.pool.expect_back(group, member);
+            for (member, _) in away.filter(|(member, _)| self.is_given_up(group, *member)) {
+                // Recorded as failed where the interruption ended a commit.
+                let disk = uuid(state.slots.borrow()[usize::from(member)].id);
+                let recorded = self.pool.pool.members().set_state(disk, volume::MemberState::Missing).await;
+                recorded.map_err(|error| refusal(&error, self.pool))?;
+                unresponsive::expect_back(self.pool, group, member);
             }
         }
+        Ok(())
     }
 
     /// Marks groups that were not closed cleanly as suspect, before any read of them: the maps of volumes lie there,

@@ -24,7 +24,9 @@ pub(crate) async fn admit_erasure<W: World>(
 ) -> Result<(), Refusal> {
     let disk = array::open_disk(shard, path).await?;
     let node = taking.node();
+    // Marks of every pool count, also of the one that is to be erased.
     let claims = Claims::on(&*disk, None).await;
+    // Released or not: that node has imported the pool since, and may have volumes in it.
     if let Some(owner) = claims.owner_of(Uuid::from_bytes(pool.to_bytes())).filter(|owner| owner.node != node.id) {
         let sentence = format!("disk {name} was not erased: its pool belongs to node {}", owner.name);
         shard.raise(event::OVERWRITE_REFUSED, Subject::disk(name), sentence.clone());
@@ -75,6 +77,7 @@ impl<W: World> Overwriting<'_, W> {
     async fn claims(&self) -> Vec<Claims> {
         let claims = self.disks.iter().map(async |(_, disk)| Claims::on(&**disk, self.pool).await);
         let claims = join_all(claims).await.into_iter();
+        // Marks of earlier daemons of this node have no living writer.
         claims.map(|claims| if let Some(node) = self.node { claims.without(node) } else { claims }).collect()
     }
 }

@@ -215,6 +215,7 @@ impl<W: World> OpenPool<W> {
     pub(super) async fn keep_claim(self: &Rc<Self>, taken: ClaimedPool<W>) -> Result<(), Refusal> {
         let own = taken.beating.own.borrow().clone();
         self.pool.ownership().hold(own).await.map_err(|error| refusal(&error, self))?;
+        // Ended only now: the temporary heartbeats have kept the claim until the catalog has it.
         assert!(!taken.beating.ended.replace(true), "a pool that was taken is held once");
         if let Some(from) = &taken.from {
             let sentence = format!("pool {} forcibly imported; node {from} did not export it", self.name);
@@ -224,7 +225,7 @@ impl<W: World> OpenPool<W> {
         Ok(())
     }
 
-    /// Claims the pool, which was just created, as [`OpenPool::hold`] does for an opened one.
+    /// Claims the pool, which was just created, as [`OpenPool::keep_claim`] does for an opened one.
     pub(super) async fn claim(self: &Rc<Self>, taking: &ClaimRequest) -> Result<(), Refusal> {
         let claimed = self.pool.ownership().claim(&taking.node(), self.shard.world.unix_seconds()).await;
         claimed.map_err(|error| refusal(&error, self))?;
@@ -243,6 +244,7 @@ impl<W: World> OpenPool<W> {
 
     /// Releases the pool: its marks say that it has no owner.
     pub(super) async fn let_go(&self) {
+        // First: a heartbeat that starts after the release would look like a living owner.
         self.ownership_guard.ended.set(true);
         // A disk that does not answer must not delay the close; the next owner will have to watch the marks.
         select(pin!(self.pool.ownership().release()), pin!(self.shard.world.sleep(LEASE))).await;

@@ -144,6 +144,7 @@ impl Pacer {
 
     /// Notes since when the steps themselves, without any pause, are too slow for the deadline.
     fn doubt(&mut self, needed: Option<f64>, step: Step) {
+        // A step may take no measurable time, which must not divide by zero.
         let at_best = step.bytes as f64 / step.took.as_secs_f64().max(1e-9);
         let lost = step.left_bytes > 0 && needed.is_some_and(|needed| at_best < needed);
         self.doubtful = if lost { self.doubtful.or(Some(step.now)) } else { None };
@@ -152,6 +153,7 @@ impl Pacer {
 
 /// Pause after the step that limits the rate to `rate` bytes per second; at most an hour.
 fn at_rate(rate: f64, step: Step) -> Duration {
+    // An hour at most: a rate near zero must not stop the operation until a restart.
     let whole = if rate > 0.0 { (step.bytes as f64 / rate).min(3600.0) } else { 3600.0 };
     assert!((0.0..=3600.0).contains(&whole), "a pause ends within an hour");
     Duration::from_secs_f64(whole).saturating_sub(step.took)

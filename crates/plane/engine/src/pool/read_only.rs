@@ -63,8 +63,10 @@ pub(super) async fn why_unwritable<W: World>(
     // Disks that can only be opened for reading were missing in the first attempt.
     let readable = probe_disks(shard, candidates, true, false).await;
     let found = find_pool(&readable, id).is_ok();
+    // Closed before the loop below opens them for writing.
     drop(readable);
     let options = DiskOptions { block_bytes: BLOCK_BYTES, read_only: false };
+    // Remote disks are not tried: opening one for writing registers a key with it.
     for Candidate { name, path } in candidates.iter().filter(|it| found && !RemoteAddress::is_remote(&it.path)) {
         if let Err(error) = shard.world.open_disk(path, options).await {
             return Some(format!("disk {name} cannot be opened for writing: {error}"));
@@ -134,7 +136,7 @@ async fn recover<W: World>(
 ) -> Result<(Rc<OpenPool<W>>, Vec<VolumeReport>), Refusal> {
     let Assembled { pool, troubles, log_refused } = assemble_pool(shard, id, found, looked, taking).await?;
     assert!(pool.read_only.set(why.to_owned()).is_ok(), "a pool is opened once");
-    let opened = AfterOpen { pool: &pool, found };
+    let opened = AfterOpen { pool: &pool, found, guard: None };
     opened.tell_of_damage(looked);
     pool.bring_key(taking).await?;
     opened.report_problems(&troubles);
@@ -226,6 +228,7 @@ async fn watch_marks<W: World>(
         }
     }
     let Some(pool) = pool.upgrade() else { return };
+    // Set before the units are withdrawn: orders that come in between are refused with this reason.
     let _ = pool.overtaken.set("another node writes to its disks".to_owned());
     // Hosts must not read content that another node changes.
     shard.withdraw_where(|unit| unit.name.pool() == Some(&pool.name));

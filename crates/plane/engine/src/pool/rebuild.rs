@@ -48,6 +48,7 @@ impl<W: World> OpenPool<W> {
             let repair = pin!(repair.run());
             let halted = pin!(async {
                 pool.halt.raised().await;
+                // A copy that is taking its place is not interrupted: catalog and array would name different disks.
                 until_exchanged(&pool, group).await;
             });
             if let Either::Right(_) = select(repair, halted).await {
@@ -76,6 +77,7 @@ impl<W: World> OpenPool<W> {
         if self.pool.write_log().group() == Some(number) {
             return std::iter::once(0..stripes).collect();
         }
+        // A stripe that is used in part counts as a whole.
         let range = |run: &Extent| run.start.0 / stripe..run.end().0.div_ceil(stripe);
         self.pool.allocated(number).iter().map(range).collect()
     }
@@ -119,6 +121,7 @@ impl<W: World> GroupRepair<W> {
             let members = state.array.status().members;
             let waiting = members.iter().position(|member| matches!(member.state, MemberState::Rebuilding { .. }));
             let Some(member) = waiting else {
+                // A copy may end with a failed member, so the members are examined again.
                 if self.copy().await {
                     continue;
                 }
@@ -136,6 +139,7 @@ impl<W: World> GroupRepair<W> {
         let group = self.group;
         let stripes = self.stripes_to_fill(member);
         let disk = self.pool.disk_name(group, member);
+        // Before the work record: time for which repairs are paused is no time of the rebuild.
         self.pool.maintenance.until_resumed().await;
         let work = self.pool.begin_over(group, WorkKind::Rebuild, &stripes);
         let mut owner = Owner {
@@ -151,6 +155,7 @@ impl<W: World> GroupRepair<W> {
         let before = self.pool.groups[group].written_bytes(Some(member));
         match self.pool.groups[group].array.rebuild(member, &stripes, &mut owner).await {
             Ok(rebuilt) => {
+                // Kept until here: an interrupted rebuild starts again with the same stripes.
                 self.pool.groups[group].to_fill.borrow_mut().remove(&member);
                 // With one more current member, blocks that were lost may be readable again.
                 LostList(&self.pool).doubt(group);
@@ -281,6 +286,7 @@ impl<W: World> RebuildOwner for Owner<W> {
         let _: Stable = flushed;
         let disk = self.pool.groups[self.group].slots.borrow()[usize::from(member)].id;
         let committed = self.pool.pool.members().set_state(uuid(disk), volume::MemberState::InService).await;
+        // Not waited for: an older row in the node's state refuses less, never more (ADR 27).
         note_membership(&self.pool);
         committed.map(|()| Stable::attest()).map_err(|error| {
             tracing::error!(pool = %self.pool.name, %error, "the rebuilt member could not be put into service");

@@ -48,6 +48,7 @@ fn code_of(error: &PoolError) -> Code {
         PoolError::MemberUnknown(_) => code::DISK_NOT_MEMBER,
         PoolError::MemberState { .. } => code::DISK_HEALTHY,
         PoolError::DiskKnown(_) => code::DISK_KNOWN,
+        // Numbers of groups come from the engine itself, so an unknown one is a fault of ours.
         PoolError::GroupUnknown(_) => code::INTERNAL,
         PoolError::HasVolumes(_) => code::POOL_IN_USE,
         PoolError::SnapshotLocked { .. } => code::SNAPSHOT_LOCKED,
@@ -83,6 +84,7 @@ pub(super) fn array_refusal(error: &ArrayError) -> Refusal {
         ArrayError::ChunkSize { .. } => code::CHUNK_INVALID,
         ArrayError::BlockSize { .. } => code::DISK_WRONG_KIND,
         ArrayError::TooSmall { .. } | ArrayError::MemberTooSmall { .. } => code::DISK_TOO_SMALL,
+        // The devices are counted by the engine, so a wrong number is a fault of ours.
         ArrayError::MemberCount { .. } => code::INTERNAL,
         ArrayError::TooManyMissing { .. } => code::POOL_INCOMPLETE,
     };

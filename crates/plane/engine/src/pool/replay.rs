@@ -50,6 +50,7 @@ impl<W: World> LogReplay<'_, W> {
                     Err(refusal) => Lost { why: refusal.message, held: BTreeMap::new() },
                 }
             }
+            // A group without a log record: nothing was ever acknowledged from it.
             None => Lost { why, held: BTreeMap::new() },
             Some(record) if record.state == LogState::Abandoned && names.is_empty() => Lost {
                 why: "it failed, and its contents are on the disks of the pool".to_owned(),
@@ -75,6 +76,7 @@ impl<W: World> LogReplay<'_, W> {
         self.pool.raise(event::LOG_LOST, sentence);
         // Volumes that were never in the log are not concerned and serve.
         lost.held.iter().for_each(|(volume, why)| self.pool.block_volume(*volume, why));
+        // From here on `enter_log` refuses write-back with this reason.
         self.pool.log.lose(lost.why);
     }
 
@@ -161,6 +163,7 @@ impl<W: World> LogReplay<'_, W> {
                 tracing::error!(pool = %self.pool.name, %error, "a damaged log could not be given up");
             }
         }
+        // Both kinds stay offline; they differ in the reason that operators see.
         held.extend(damaged);
         Err(Lost { why, held })
     }

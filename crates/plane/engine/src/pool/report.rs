@@ -7,7 +7,7 @@ use super::work::{Work, WorkKind};
 use super::{GroupState, OpenPool, Slot};
 use crate::array;
 use crate::shard_context::ShardContext;
-use block::{Blocks, IoErrorKind};
+use block::Blocks;
 use model::{
     DiskCounters, DiskName, GroupReport, LogState, MemberReport, MemberSize, MemberState, PoolPolicy, PoolReport,
     PoolState, Size, TaskStage,
@@ -186,10 +186,6 @@ impl<W: World> OpenPool<W> {
             let Some((group, member)) = pool.place_of(super::disk_id(disk)) else { return };
             let disk = pool.disk_name(group, member);
             tracing::warn!(pool = %pool.name, group, disk, %error, "a disk missed a commit of the catalog");
-            let array = &pool.groups[group].array;
-            if error.kind == IoErrorKind::TimedOut && array.redundancy_without(member).is_some() {
-                return pool.give_up_unresponsive(group, member);
-            }
             let inner = pool.clone();
             pool.shard.world.spawn(async move {
                 // The array may have failed it first; then it is not in service and the call returns an error.

@@ -1,7 +1,7 @@
 //! Return of members that were absent when their pool was opened. Ordered by the control plane, which looks for them.
 //!
-//! A member that stopped answering while the pool was open returns by itself ([`Behind`](super::behind::Behind)); a
-//! failed one does not return.
+//! A member that stopped answering while the pool was open returns by itself
+//! ([`UnresponsiveMember`](super::unresponsive::UnresponsiveMember)); a failed one does not return.
 
 use super::rejoin::MemberSlot;
 use super::silence_guard::SilenceGuard;
@@ -38,6 +38,7 @@ pub(crate) async fn return_disk<W: World>(
     drop(guard);
     // Another disk may have taken the slot while the label was read.
     admit_absent(&pool, &place, &candidate)?;
+    // The handle of the former opening is dropped before the new one takes its place.
     pool.pool.members().release(uuid(id));
     {
         let mut slots = pool.groups[group].slots.borrow_mut();

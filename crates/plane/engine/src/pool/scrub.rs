@@ -62,6 +62,7 @@ pub(super) fn resume_scrub<W: World>(pool: &Rc<OpenPool<W>>) {
         return;
     }
     scrub.runs.set(true);
+    // Set before the walk starts: closing the pool at once must record this position, not the start.
     scrub.at.set(record.at);
     let walk = Walk::resumed(pool.clone(), record.repairs, record.at);
     let sentence = format!(
@@ -98,6 +99,7 @@ pub(crate) async fn hold_scrub<W: World>(
 ) -> Result<PoolReport, Refusal> {
     let pool = find(&shard, &pool)?;
     pool.maintenance.scrub.held.set(held);
+    // Wakes a scrub that waits for its window.
     pool.maintenance.tell_of_change();
     Ok(pool.report())
 }
@@ -116,6 +118,7 @@ impl Scrub {
     /// Report of the scrub that runs or ran last.
     pub(super) fn report(&self, now: shard::Time) -> Option<ScrubReport> {
         let mut report = self.report.borrow().clone()?;
+        // The stored state does not tell whether it waits for its window; only `held` does.
         if report.state.runs() {
             report.state = if self.held.get() { ScrubState::Waiting } else { ScrubState::Running };
             report.progress = self.work.get().map(|work| work.progress(now));
@@ -144,6 +147,7 @@ impl<W: World> OpenPool<W> {
 fn begin<W: World>(pool: &Rc<OpenPool<W>>, repairs: bool) {
     let scrub = &pool.maintenance.scrub;
     assert!(!scrub.runs.replace(true), "one scrub of a pool runs at a time");
+    // An order that stopped an earlier scrub must not stop this one.
     scrub.stop.set(false);
     scrub.at.set(ScrubPosition::default());
     // This scrub finds and lists them again.
@@ -165,6 +169,7 @@ fn begin<W: World>(pool: &Rc<OpenPool<W>>, repairs: bool) {
 
 /// Runs the scrub in the background.
 fn drive<W: World>(pool: &Rc<OpenPool<W>>, mut walk: Walk<W>) {
+    // Set before the task runs, so that the first report has a progress.
     pool.maintenance.scrub.work.set(Some(walk.work()));
     let pool = pool.clone();
     pool.shard.world.clone().spawn(async move {
@@ -206,6 +211,7 @@ async fn interrupt<W: World>(pool: &OpenPool<W>) {
 fn record_of(report: &ScrubReport, at: ScrubPosition) -> ScrubRecord {
     ScrubRecord {
         phase: match report.state {
+            // A scrub that waits for its window continues at the next opening like one that runs.
             ScrubState::Running | ScrubState::Waiting => ScrubPhase::Running,
             ScrubState::Done => ScrubPhase::Done,
             ScrubState::Stopped => ScrubPhase::Stopped,
@@ -247,6 +253,7 @@ async fn end<W: World>(pool: &OpenPool<W>, state: ScrubState) {
     pool.maintenance.scrub.note(|report| (report.state, report.ended) = (state, Some(now)));
     let scrub = &pool.maintenance.scrub;
     scrub.work.set(None);
+    // Recorded while it still counts as running: closing the pool waits until it does not.
     if let Err(error) = keep(pool).await {
         tracing::warn!(pool = %pool.name, %error, "the end of the scrub could not be recorded");
     }

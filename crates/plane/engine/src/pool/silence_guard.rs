@@ -18,52 +18,73 @@ use std::time::Duration;
 type CanSpare = Box<dyn Fn(&[bool]) -> bool>;
 
 /// Guard of the disks that it was made with, until it is dropped.
-pub(super) struct SilenceGuard(Rc<RefCell<Option<CanSpare>>>);
+pub(super) struct SilenceGuard(Rc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    /// Rule for slow disks; without one they are only waited for.
+    can_spare: RefCell<Option<CanSpare>>,
+    /// Disks that the guard has interrupted, by their index.
+    given_up: RefCell<Vec<bool>>,
+}
 
 impl SilenceGuard {
     /// Guards these disks until it is dropped.
     pub(super) fn over<'a, W: World>(shard: &ShardContext<W>, disks: impl Iterator<Item = &'a Disk<W>>) -> Self {
         let disks: Vec<GuardedDisk<W>> = disks.map(GuardedDisk::new).collect();
-        let guard = Self(Rc::default());
-        let (world, can_spare) = (shard.world.clone(), Rc::downgrade(&guard.0));
+        let guard = Self(Rc::new(Shared { given_up: RefCell::new(vec![false; disks.len()]), ..Shared::default() }));
+        let (world, shared) = (shard.world.clone(), Rc::downgrade(&guard.0));
         shard.world.spawn(async move {
-            while let Some(can_spare) = can_spare.upgrade() {
-                disks.iter().for_each(GuardedDisk::interrupt_silent);
-                if let Some(can_spare) = &*can_spare.borrow() {
-                    interrupt_slow(&disks, can_spare);
-                }
+            while let Some(shared) = shared.upgrade() {
+                shared.look(&disks);
                 // Not held while the task sleeps: the guard ends with its owner.
-                drop(can_spare);
+                drop(shared);
                 world.sleep(CLOCK_STEP).await;
             }
         });
         guard
     }
 
+    /// True if the guard has interrupted the disk with this index.
+    pub(super) fn has_given_up(&self, disk: usize) -> bool {
+        self.0.given_up.borrow()[disk]
+    }
+
     /// Interrupts slow disks, too, from now on, where `can_spare` says that the opening can continue without those that
     /// are marked, by their index among the guarded disks.
     pub(super) fn spare_slow(&self, can_spare: impl Fn(&[bool]) -> bool + 'static) {
-        *self.0.borrow_mut() = Some(Box::new(can_spare));
+        *self.0.can_spare.borrow_mut() = Some(Box::new(can_spare));
     }
 }
 
-/// Interrupts the disks that hold up the opening and that it can spare.
-fn interrupt_slow<W: World>(disks: &[GuardedDisk<W>], can_spare: &CanSpare) {
-    let speeds: Vec<Option<Speed>> = disks.iter().map(GuardedDisk::speed).collect();
-    let mut given_up: Vec<bool> = speeds.iter().map(Option::is_none).collect();
-    for (at, speed) in speeds.iter().enumerate() {
-        let Some(speed) = speed.as_ref().filter(|speed| speed.busy >= MEMBER_DEADLINE) else { continue };
-        let others = speeds.iter().enumerate().filter(|(other, _)| *other != at && !given_up[*other]);
-        let others: Vec<Duration> = others.filter_map(|(_, other)| Some(other.as_ref()?.latency)).collect();
-        if !is_slow(speed.latency, &others, false) {
-            continue;
+impl Shared {
+    fn look<W: World>(&self, disks: &[GuardedDisk<W>]) {
+        for (at, disk) in disks.iter().enumerate().filter(|(_, disk)| disk.is_silent()) {
+            self.give_up(at, disk);
         }
-        given_up[at] = true;
-        if can_spare(&given_up) {
-            tracing::warn!(latency = ?speed.latency, busy = ?speed.busy, "a slow disk is left out of an opening");
-            disks[at].interrupt();
-        } else {
-            given_up[at] = false;
+        if let Some(can_spare) = &*self.can_spare.borrow() {
+            self.give_up_slow(disks, can_spare);
+        }
+    }
+
+    fn give_up<W: World>(&self, at: usize, disk: &GuardedDisk<W>) {
+        self.given_up.borrow_mut()[at] = true;
+        disk.interrupt();
+    }
+
+    /// Gives up the disks that hold up the opening and that it can spare.
+    fn give_up_slow<W: World>(&self, disks: &[GuardedDisk<W>], can_spare: &CanSpare) {
+        let speeds: Vec<Option<Speed>> = disks.iter().map(GuardedDisk::speed).collect();
+        for (at, speed) in speeds.iter().enumerate() {
+            let Some(speed) = speed.as_ref().filter(|speed| speed.busy >= MEMBER_DEADLINE) else { continue };
+            let mut without = self.given_up.borrow().clone();
+            let others = speeds.iter().enumerate().filter(|(other, _)| *other != at && !without[*other]);
+            let others: Vec<Duration> = others.filter_map(|(_, other)| Some(other.as_ref()?.latency)).collect();
+            without[at] = true;
+            if is_slow(speed.latency, &others, false) && can_spare(&without) {
+                tracing::warn!(latency = ?speed.latency, busy = ?speed.busy, "a slow disk is left out of an opening");
+                self.give_up(at, &disks[at]);
+            }
         }
     }
 }
@@ -93,10 +114,12 @@ impl<W: World> GuardedDisk<W> {
         }
     }
 
-    fn interrupt_silent(&self) {
-        if self.disk.upgrade().is_some_and(|disk| interruptible(&disk).response_age().progress >= MEMBER_DEADLINE) {
-            self.interrupt();
-        }
+    /// True while the disk is open, not interrupted and over its deadline.
+    fn is_silent(&self) -> bool {
+        let disk = self.disk.upgrade();
+        disk.is_some_and(|disk| {
+            !interruptible(&disk).is_interrupted() && interruptible(&disk).response_age().progress >= MEMBER_DEADLINE
+        })
     }
 
     /// Speed of the disk; `None` once it is closed or interrupted.

@@ -52,6 +52,7 @@ pub(crate) async fn delete_snapshot<W: World>(shard: Rc<ShardContext<W>>, name: 
     deleted.map_err(|error| refusal(&error, &pool))?;
     // Kept for the report until its space is free.
     pool.maintenance.space.deleted.borrow_mut().entry(volume).or_default().push(report);
+    // Frees the space that only the snapshot has used.
     pool.start_map_work();
     Ok(())
 }
@@ -138,6 +139,7 @@ pub(crate) async fn roll_back<W: World>(
     let rolling = unit.replace_content(pool.pool.roll_back(id));
     let back = pool.while_written_through([&name.volume], rolling).await?;
     back.map_err(|error| refusal(&error, &pool))?;
+    // Frees the versions that the roll-back has left behind.
     pool.start_map_work();
     Ok(pool.report_of(&unit))
 }
@@ -198,6 +200,7 @@ impl<W: World> OpenPool<W> {
     /// Snapshot with this name, and its volume.
     pub(super) fn snapshot(&self, name: &SnapshotName) -> Result<(Uuid, SnapshotReport), Refusal> {
         let volume = self.mapped_id(&name.volume)?;
+        // A snapshot that is being deleted has given up its name.
         let found = self.snapshots().into_iter().find(|one| one.name == *name && one.state == SnapshotState::Available);
         found.map(|report| (volume, report)).ok_or_else(|| {
             let hint = "`blockyard snapshot list` shows the snapshots";
@@ -219,6 +222,7 @@ impl<W: World> OpenPool<W> {
         self.maintenance.space.deleted.borrow_mut().retain(|volume, deleted| {
             let cleaning = cleanings.iter().find(|cleaning| cleaning.volume == *volume);
             if let Some(cleaning) = cleaning {
+                // A volume without granules has nothing to examine.
                 let percent = (cleaning.done * 100).checked_div(cleaning.total).unwrap_or(100);
                 let state = SnapshotState::Deleting { percent: u8::try_from(percent).unwrap_or(100) };
                 all.extend(deleted.iter().map(|report| SnapshotReport { state, ..report.clone() }));
@@ -242,6 +246,7 @@ impl<W: World> WrittenThrough<W> {
     /// *Errors*: `VOLUME_SANITIZED`; `POOL_FAILED` if the data cannot be written, with the former policies restored.
     async fn begin<'a>(pool: &OpenPool<W>, names: impl IntoIterator<Item = &'a VolumeName>) -> Result<Self, Refusal> {
         let spare = |name: &VolumeName| {
+            // A volume that is held back has no unit: its latest writes may not be on the disks.
             let unit = pool.unit(pool.volume_id(name)?, name)?;
             let spared = SanitizeGuard::of(unit.clone()).ok_or_else(|| {
                 let message = format!("volume {name} is being sanitized by a host");
@@ -272,6 +277,7 @@ impl<W: World> WrittenThrough<W> {
     /// Restores the write policies.
     async fn end(self) {
         for unit in &self.late {
+            // The unit has kept its policy; setting it again puts the write policy back into effect.
             if let Err(error) = unit.set_policy(unit.policy()).await {
                 tracing::error!(volume = %unit.name, %error, "a volume is written through, against its policy");
             }

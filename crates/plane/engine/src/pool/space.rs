@@ -68,6 +68,7 @@ impl<W: World> OpenPool<W> {
                 let meaning = "writes that need space will be refused soon";
                 let sentence = format!("pool {name} is nearly full: {}; {meaning}", of(used_bytes, bytes));
                 self.shard.raise(event::POOL_FULL, Subject::pool(name), sentence);
+                // A step that crosses both thresholds raises this event alone, so hosts are notified here as well.
                 self.thin_units().iter().for_each(|unit| unit.soft_threshold_reached());
             }
             SpaceEvent::Relieved { used_bytes, bytes } => {

@@ -40,6 +40,7 @@ pub(super) async fn serve<W: World>(pool: &Rc<OpenPool<W>>, was_unwritten: bool)
         }
         .boxed_local()
     });
+    // Set on every group, because the first write may go to any of them.
     pool.groups.iter().for_each(|(_, group)| group.array.set_write_gate(Some(first.clone())));
     let weak = Rc::downgrade(pool);
     pool.pool.on_written(move || {
@@ -143,6 +144,7 @@ impl<W: World> Parts<'_, W> {
         let disks: Vec<String> = self.places(part).into_iter().map(|place| self.disk(place)).collect();
         let time = Timestamp::from_unix;
         let used = match part.used {
+            // No disk of the part has a mark.
             (0, _) => String::new(),
             (opened, until) => format!(", last in use from {} to {}", time(opened), time(until)),
         };

@@ -20,42 +20,40 @@ use std::time::Duration;
 const HOLD_OFF: Duration = Duration::from_secs(5);
 const HOLD_OFF_MAX: Duration = Duration::from_secs(600);
 
-impl<W: World> OpenPool<W> {
-    /// Gives up a member that does not answer: the array continues without it, and it is expected back.
-    pub(super) fn give_up_unresponsive(self: &Rc<Self>, group: usize, member: u16) {
-        let state = &self.groups[group];
-        // Marked first: the record of the failure reports the member by this.
-        state.slots.borrow()[usize::from(member)].responsiveness.fall_behind();
-        state.array.fail_unresponsive(member);
-        // A commit of the catalog that waits for the disk ends now; the record of this failure follows it.
-        self.expect_back(group, member);
-    }
+/// Gives up a member that does not answer: the array continues without it, and it is expected back.
+pub(super) fn give_up<W: World>(pool: &Rc<OpenPool<W>>, group: usize, member: u16) {
+    let state = &pool.groups[group];
+    // Marked first: the record of the failure reports the member by this.
+    state.slots.borrow()[usize::from(member)].responsiveness.fall_behind();
+    state.array.fail_unresponsive(member);
+    // A commit of the catalog that waits for the disk ends now; the record of this failure follows it.
+    expect_back(pool, group, member);
+}
 
-    /// Expects the disk of a member back that was given up because it did not answer. Nothing waits for its operations
-    /// any longer, and it returns by itself.
-    pub(super) fn expect_back(self: &Rc<Self>, group: usize, member: u16) {
-        let slots = self.groups[group].slots.borrow();
-        let slot = &slots[usize::from(member)];
-        let Some(disk) = &slot.disk else { return };
-        slot.responsiveness.fall_behind();
-        interruptible(disk).interrupt();
-        let (awaited, world) = (UnresponsiveMember { group, member, id: slot.id }, self.shard.world.clone());
-        // Only weak references: the task may outlive the pool.
-        self.spawn(awaited.take_back(Rc::downgrade(self), world, interruptible(disk).in_flight()));
-    }
+/// Expects the disk of a member back that was given up because it did not answer. Nothing waits for its operations any
+/// longer, and it returns by itself.
+pub(super) fn expect_back<W: World>(pool: &Rc<OpenPool<W>>, group: usize, member: u16) {
+    let slots = pool.groups[group].slots.borrow();
+    let slot = &slots[usize::from(member)];
+    let Some(disk) = &slot.disk else { return };
+    slot.responsiveness.fall_behind();
+    interruptible(disk).interrupt();
+    let (awaited, world) = (UnresponsiveMember { group, member, id: slot.id }, pool.shard.world.clone());
+    // Only weak references: the task may outlive the pool.
+    pool.spawn(awaited.take_back(Rc::downgrade(pool), world, interruptible(disk).in_flight()));
 }
 
 /// A slot whose disk is expected to return.
-pub(super) struct UnresponsiveMember {
-    pub(super) group: usize,
-    pub(super) member: u16,
+struct UnresponsiveMember {
+    group: usize,
+    member: u16,
     /// Disk that belongs in the slot.
-    pub(super) id: DiskId,
+    id: DiskId,
 }
 
 impl UnresponsiveMember {
     /// Takes the disk back once `landings` are over, with retries until another disk has its slot.
-    pub(super) async fn take_back<W: World>(self, pool: Weak<OpenPool<W>>, world: W, landings: InFlightOperations) {
+    async fn take_back<W: World>(self, pool: Weak<OpenPool<W>>, world: W, landings: InFlightOperations) {
         // A late write on the former opening would overwrite newer data: all of it must land first.
         while landings.count() > 0 && pool.strong_count() > 0 {
             world.sleep(CLOCK_STEP).await;

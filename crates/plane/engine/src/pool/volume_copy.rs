@@ -98,6 +98,7 @@ impl CopyState {
 
     /// Cancels the copy; it ends after the present step.
     pub(crate) fn cancel(&self) {
+        // Relaxed: the flag guards no other data, and the copy reads it at its next step.
         self.cancelled.store(true, Ordering::Relaxed);
     }
 
@@ -240,6 +241,7 @@ pub(crate) async fn create_copy_target<W: World>(
         granule_bytes: original.granule_bytes,
         provisioning: original.provisioning,
         zero_detection: original.zero_detection,
+        // A key of its own: the source has that of its family, and may be in another pool.
         encryption: original.encrypted.then(|| new_key(&shard.world)),
         created_at: shard.world.unix_seconds(),
     };
@@ -256,8 +258,8 @@ fn begin_to_receive<W: World>(pool: &Rc<OpenPool<W>>, id: VolumeId, target: Devi
     pool.start_map_work();
 }
 
-/// Copies from the source of [`offer_copy`] to the target that [`receive_copy`] created on the shard `home`, at the
-/// pace of the repair policy of the source's pool.
+/// Copies from the source of [`open_copy_source`] to the target that [`create_copy_target`] created on the shard
+/// `home`, at the pace of the repair policy of the source's pool.
 pub(crate) async fn send_copy<W: World>(
     shard: Rc<ShardContext<W>>,
     pool: Name,
@@ -271,10 +273,12 @@ pub(crate) async fn send_copy<W: World>(
     let device = device.expect("it was offered, and is withdrawn only after this");
     let total = device.space().map_or(0, |space| space.mapped_bytes);
     let (from, before) = original.start();
+    // `Work` asserts that no more is done than there is, and the record is not trusted that far.
     let before = before.min(total);
     let mut work = Work::resumed(WorkKind::Copy, shard.world.now(), before, total);
     let (mut gait, mut kept) = (pool.maintenance.resume_pace(before), shard.world.now());
     state.set_progress(work.progress(shard.world.now()));
+    // The target was created with the size of the source, so it has the same geometry.
     let far = RemoteTarget { shard: shard.clone(), home, target, id, geometry: device.geometry() };
     let progress = async |copied: CopyProgress| {
         let (done, now) = (before + copied.bytes, shard.world.now());
@@ -346,6 +350,7 @@ pub(crate) async fn close_copy_ends<W: World>(shard: Rc<ShardContext<W>>, pool: 
 pub(crate) async fn abandon_copy<W: World>(shard: Rc<ShardContext<W>>, name: VolumeName, id: VolumeId) {
     let pool = find(&shard, name.pool().expect("the conductor sends volumes of pools here"));
     let Ok(pool) = pool else { return };
+    // Dropped first, so that nothing writes to the volume while it is deleted.
     drop(pool.copies.incoming.borrow_mut().remove(&id));
     if let Err(error) = pool.pool.delete_volume(uuid_of(id)).await {
         tracing::error!(volume = %name, %error, "what a copy has left is cleared away when its pool is opened");
@@ -364,6 +369,7 @@ async fn snapshot_for_copy<W: World>(
         id: snapshot,
         volume: pool.mapped_id(name)?,
         name: continued::snapshot_name(id, target_pool),
+        // Not locked, because the copy deletes it at its end.
         lock: Lock::Open,
         created_at: pool.shard.world.unix_seconds(),
     };
@@ -425,6 +431,7 @@ impl<W: World> RemoteTarget<W> {
             let _: Stable = device.flush(Written::attest()).await.ok()?;
             pool.pool.store_copied(uuid_of(id), next, copied_bytes).await.ok()
         });
+        // Only the position after a restart is older; the copy itself goes on.
         if kept.await.flatten().is_none() {
             tracing::warn!(volume = %self.target, "how far its copy is could not be recorded");
         }

@@ -113,6 +113,7 @@ pub(crate) async fn delete_volume<W: World>(shard: Rc<ShardContext<W>>, name: Vo
         pool.blocked.forget(id);
         pool.leave_log(id).await;
     }
+    // The space of a clone is freed by the maintenance of the maps.
     pool.maintenance.space.chores.leave();
     deleted.map_err(|error| refusal(&error, &pool))
 }

@@ -6,8 +6,8 @@
 //! it missed is answered, and it returns like a disk that was absent ([`Behind`]). See
 //! `docs/adr/0024-disks-that-do-not-answer.md`.
 
-use super::OpenPool;
 use super::member_errors::ErrorCounters;
+use super::{OpenPool, unresponsive};
 use crate::array::{self, Disk, interruptible};
 use crate::remote::MemberDisk;
 use block::{BlockDevice, Extent};
@@ -152,7 +152,7 @@ impl<W: World> Members<'_, W> {
     fn give_up(&self, member: u16, silence: ResponseAge) {
         let (pool, group, disk) = (&self.pool.name, self.group, self.pool.disk_name(self.group, member));
         tracing::warn!(%pool, group, disk, ?silence, "a member does not respond and is dropped");
-        self.pool.give_up_unresponsive(group, member);
+        unresponsive::give_up(self.pool, group, member);
     }
 }
 

@@ -71,6 +71,7 @@ impl Work {
     /// Summary text of bytes written to `place`, to follow a sentence. Skipped blocks were not written and do not
     /// count.
     pub(super) fn summary(self, now: Time, written: u64, place: &str) -> String {
+        // At least a tenth of a second, or the rate of a very short operation would say nothing.
         let seconds = now.since(self.started).as_secs_f64().max(0.1);
         let time = if seconds < 10.0 { format!("{seconds:.1}") } else { format!("{seconds:.0}") };
         if written == 0 {
@@ -85,6 +86,7 @@ impl Work {
         let (since, before) = self.marks[0];
         assert!(before <= self.done_bytes && self.done_bytes <= self.total_bytes, "work goes forward, up to its end");
         let elapsed = now.since(since).as_secs_f64();
+        // Without elapsed time there is no rate yet, and no division by zero.
         let rate = if elapsed > 0.0 { (self.done_bytes - before) as f64 / elapsed } else { 0.0 };
         // Below one byte per second the remaining time would be meaningless.
         let left = (rate >= 1.0).then(|| ((self.total_bytes - self.done_bytes) as f64 / rate).ceil() as u64);

@@ -75,6 +75,7 @@ impl BlockDevice for AbsentDevice {
     }
 
     fn space(&self) -> Option<Space> {
+        // Hosts see from the granule size that the volume is thin; the amounts are unknown while it is not open.
         self.granule_bytes.map(|granule_bytes| Space { mapped_bytes: 0, free_bytes: 0, granule_bytes })
     }
 }

@@ -48,6 +48,7 @@ impl<W: World> HostState<W> {
     pub(super) async fn keep(&self, volume: VolumeId, bytes: Vec<u8>) -> Result<(), NotKept> {
         let pool = self.pool.as_ref().ok_or(NotKept::Gone)?;
         let committed = pool.store_reservations(Uuid::from_bytes(volume.to_bytes()), bytes).await;
+        // Hosts can free space in a full catalog; after any other error the pool takes no change.
         committed.map_err(|error| if error == PoolError::CatalogFull { NotKept::Full } else { NotKept::Gone })
     }
 }

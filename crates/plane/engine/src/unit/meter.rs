@@ -75,6 +75,7 @@ impl Meter {
     fn count_ended(&self, latencies: &Latencies, clock: CommandStart, ended: Time) {
         let us = ended.since_us(clock.began);
         latencies.record(clock.operation_code, us);
+        // The difference of both totals is the number of commands in flight, which must never be negative.
         assert!(self.ended.get() < self.begun.get(), "a command ends once, after it began");
         self.ended.set(self.ended.get() + 1);
         self.took_us.set(self.took_us.get() + us);
@@ -94,6 +95,7 @@ impl<W: World> Metered<'_, W> {
 
 impl<W: World> Drop for Metered<'_, W> {
     fn drop(&mut self) {
+        // A dropped command counts as well: its host has waited until here.
         self.meter.count_ended(self.latencies, self.clock, self.world.now());
     }
 }

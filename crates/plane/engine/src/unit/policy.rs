@@ -22,8 +22,9 @@ pub fn cache_of<W: World>(world: &W, limits: &Limits, events: &Events) -> CacheS
         runtime: world.clone(),
         reads: ReadCache::new(limits.read_cache_bytes_per_shard, findings.clone()),
         writes: WriteMemory::new(limits.write_cache_bytes_per_shard),
+        // Each pool has a log of its own, which its volumes get when they are served.
         log: None,
-        // Depth 0: no queue until volumes compete, see `share_out_the_line`.
+        // Depth 0: no queue until volumes compete, see `ShardContext::update_queue_depth`.
         scheduler: Scheduler::new(world.clone(), 0),
         findings,
     }

@@ -24,9 +24,9 @@ pub trait Layer {
     fn write_atomic(&self, start: Lba, data: View) -> Pending<'_, Written>;
     /// See [`BlockDevice::atomic_bytes_max`].
     fn atomic_bytes_max(&self) -> u32;
-    /// See [`BlockDevice::read_at_once`].
+    /// See [`BlockDevice::try_read`].
     fn read_at_once(&self, extent: Extent) -> Option<Result<Rope, IoError>>;
-    /// See [`BlockDevice::write_at_once`].
+    /// See [`BlockDevice::try_write`].
     fn write_at_once(&self, start: Lba, data: &[u8]) -> Option<Result<Written, IoError>>;
     /// See [`BlockDevice::flush`].
     fn flush(&self, after: Written) -> Pending<'_, Stable>;
@@ -116,6 +116,7 @@ impl<D: BlockDevice + 'static> Stack<D> {
         );
         let (above, below) = (layer.geometry().blocks, BlockDevice::geometry(&*self.device).blocks);
         assert_eq!(above, below, "a layer keeps the size");
+        // No await since the top was taken, so no command has passed without the layers below.
         self.top.replace(Some(layer));
     }
 

@@ -30,6 +30,7 @@ pub async fn open_standalone<W: World>(shard: Rc<ShardContext<W>>, spec: VolumeS
         Backend::Pool { .. } => unreachable!("volumes of pools are made by their pools"),
     };
     let (id, name, backend) = (spec.id, spec.name, spec.backend);
+    // Without a catalog there is no place where host state would survive a restart.
     let (read_only, meter, host_state) = (false, Rc::default(), HostState::none());
     let unit = Rc::new(Unit::new(Parts { id, name, backend, store, read_only, meter, host_state }));
     shard.serve(unit.clone());
@@ -51,6 +52,7 @@ async fn open_file<W: World>(world: &W, path: &str, spec: &VolumeSpec) -> Result
     let options = DiskOptions { block_bytes: spec.block_bytes, read_only: false };
     let disk = world.open_disk(path, options).await.map_err(|error| inspect::unreadable(path, &error))?;
     let held = disk.geometry().bytes();
+    // A larger file is admitted: the volume uses the front of it.
     if held < spec.size.bytes() {
         let message = format!("{path} has {}, less than the volume size of {}", Size::new(held).iec(), spec.size.iec());
         return Err(Refusal::new(code::FILE_UNUSABLE, message, "make the file larger, or the volume smaller"));
@@ -83,6 +85,7 @@ pub async fn resize_standalone<W: World>(
             return Err(Refusal::new(code::FILE_UNUSABLE, message, hint));
         }
     }
+    // After the device has grown: hosts ask for the capacity as soon as they are told.
     unit.capacity_changed();
     Ok(unit.report())
 }

@@ -76,6 +76,7 @@ impl<W: World> Store<W> {
             Self::Volume(stack) => stack.device().stall(extent),
             // The cache counts in blocks of 4096 bytes.
             Self::Volume512(sectors) => sectors.device().device().stall(volume::blocks_of_sectors(extent)),
+            // Nothing lies above these devices that could hold a command back.
             Self::File(_) | Self::Ram(_) | Self::Null(_) | Self::Absent(_) => None,
         }
     }

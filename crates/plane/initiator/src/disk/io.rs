@@ -55,6 +55,7 @@ pub(super) async fn run<W: World>(
                 }
                 continue;
             }
+            // The target has confirmed the end of the task, so nothing can overtake the retry.
             Err(SessionError::Aborted) => Outcome::RetryNow(Attention::Other),
             Err(SessionError::Rejected(_) | SessionError::TimeLimit(_)) => Outcome::RetryLater,
         };

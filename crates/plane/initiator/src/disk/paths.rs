@@ -140,6 +140,7 @@ impl<W: World> Paths<W> {
         }
         // From here on each path has a task that reconnects it.
         for path in 0..count {
+            // Counted before it runs: the disk must not look as if every path had left.
             self.path_tasks.set(self.path_tasks.get() + 1);
             self.world.spawn(self.clone().keep(path));
         }
@@ -160,6 +161,7 @@ impl<W: World> Paths<W> {
                 None => connecting.next().await,
                 Some(grace) => match select(connecting.next(), grace).await {
                     Either::Left((next, _)) => next,
+                    // Logins that are still in progress are dropped with the set; the tasks of their paths repeat them.
                     Either::Right(_) => None,
                 },
             };
@@ -184,6 +186,7 @@ impl<W: World> Paths<W> {
     async fn end_earlier_run(&self, session: &Session<W>, path: usize, force: bool) -> Result<(), OpenError> {
         // With `force` foreign keys go as well: the operator has said that the other host is down.
         let current: Vec<u64> = self.entries.borrow().iter().map(|entry| entry.key).collect();
+        // The keys of this opening stay: paths that logged in just now use them.
         let is_stale = |key: u64| !current.contains(&key) && (force || self.is_own_key(key));
         match self.fence() {
             // Without reservations nobody knows which commands are in flight: the reset ends all.
@@ -217,6 +220,7 @@ impl<W: World> Paths<W> {
     /// Cleans up after a failed open: every path leaves.
     pub(super) async fn give_up(&self) {
         self.is_closed.set(true);
+        // An open that failed has started no path tasks, so the paths leave here.
         for path in 0..self.config.portals.len() {
             self.leave(path).await;
         }
@@ -268,6 +272,7 @@ impl<W: World> Paths<W> {
         if self.has_failed() || self.is_closed.get() {
             return;
         }
+        // Set before the event and the signal, whose receivers check it.
         *self.failed.borrow_mut() = Some(reason.to_owned());
         (self.config.events)(DiskEvent::Unreachable { reason: reason.to_owned() });
         self.changed.raise();
@@ -400,6 +405,7 @@ impl<W: World> Paths<W> {
             (entry.key, entry.access, entry.session) = (key, access, Some(session));
         }
         self.choose();
+        // The new path may be the one that can fence the lost ones.
         self.fence_lost();
     }
 
@@ -408,7 +414,7 @@ impl<W: World> Paths<W> {
         let mut events = Vec::new();
         {
             let mut entries = self.entries.borrow_mut();
-            // Counted before sessions are removed: those that ended meanwhile are not up.
+            // Counted before sessions are removed: those that have ended are not up.
             let left = entries.iter().filter(|entry| is_up(entry)).count();
             for (path, entry) in entries.iter_mut().enumerate() {
                 let Some(reason) = entry.session.as_ref().and_then(Session::ended) else { continue };
@@ -428,6 +434,7 @@ impl<W: World> Paths<W> {
                 }
             }
         }
+        // Nothing has ended, or the disk is closed and its path tasks clean up.
         if events.is_empty() {
             return;
         }
@@ -461,6 +468,7 @@ impl<W: World> Paths<W> {
     async fn fence_all(self: Rc<Self>) {
         loop {
             let lost = self.lost.borrow().first().copied();
+            // A closed disk sends no further write that a late one could overwrite.
             let Some(lost) = lost.filter(|_| !self.is_closed.get()) else { break };
             let Some((living, session)) = self.usable(false) else {
                 // Fencing needs a path that is up.
@@ -478,6 +486,7 @@ impl<W: World> Paths<W> {
                 }
             }
         }
+        // No await since the check: a path that is lost from now on starts a new task.
         self.is_fencing.set(false);
     }
 
@@ -499,6 +508,7 @@ impl<W: World> Paths<W> {
 
     /// Drops all other sessions: a reset ends their commands without an answer, so they have to log in again.
     fn drop_others(&self, living: usize) {
+        // Ended sessions only wake tasks: nothing borrows `entries` again in here.
         let entries = self.entries.borrow();
         let others = entries.iter().enumerate().filter(|(path, _)| *path != living);
         others.filter_map(|(_, entry)| entry.session.as_ref()).for_each(Session::drop_connection);
@@ -560,10 +570,11 @@ impl<W: World> Paths<W> {
     async fn leave(&self, path: usize) {
         let (session, key) = {
             let entry = &mut self.entries.borrow_mut()[path];
+            // Both at once: without its key the path does not count as one that is down in `unregister`.
             (entry.session.take(), std::mem::take(&mut entry.key))
         };
         let Some(session) = session.filter(|session| session.ended().is_none()) else {
-            // The session is gone: another path removes the key with its own.
+            // The session has ended: another path removes the key with its own.
             self.entries.borrow_mut()[path].key = key;
             return;
         };

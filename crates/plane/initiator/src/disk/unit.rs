@@ -65,6 +65,7 @@ impl UnitFacts {
             // LIO answers INQUIRY on LUN 0 even where nothing is mapped.
             Outcome::NotMapped => return Err(OpenError::NoUnit(number)),
             Outcome::Failed(_) => return Err(refused("TEST UNIT READY", &ready)),
+            // Still not ready after all retries: READ CAPACITY below decides.
             _ => {}
         }
         let done = run(session, || cdb::read_capacity(lun)).await?;
@@ -128,8 +129,10 @@ impl UnitFacts {
         let optimal = self.limits.optimal_blocks.saturating_mul(self.capacity.block_bytes);
         Geometry {
             block_bytes,
+            // A remainder of less than one block is not used.
             blocks: Blocks(self.capacity.blocks / u64::from(factor)),
             physical_block_bytes,
+            // A geometry has no optimal write below its physical block.
             optimal_bytes: optimal.min(OPTIMAL_BYTES_MAX).max(physical_block_bytes.max(block_bytes)),
             volatile_cache: self.write_cache,
             // UNMAP may leave blocks mapped (SBC-4, 4.7.3.4), so zeros cannot be guaranteed.
@@ -148,6 +151,7 @@ impl UnitFacts {
             0 => u32::MAX,
             blocks => blocks / factor,
         };
+        // At least one: a block may exceed the limit, or the limit of the target be smaller than one.
         u64::from(own.min(target).max(1))
     }
 }

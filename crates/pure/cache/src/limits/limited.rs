@@ -116,6 +116,7 @@ impl<D: BlockDevice, R: Runtime> Limited<D, R> {
             }
             let changed = pin!(self.changed.wait(|| (self.changes.get() != changes).then_some(())));
             if let Either::Right(_) = select(changed, self.runtime.sleep_until(until)).await {
+                // The amount was taken when the wait began, so the time alone admits the command.
                 return;
             }
         }
@@ -130,6 +131,7 @@ fn take(used: &Cell<Time>, now: Time, amount: u64, rate: u64, burst: Duration) -
     }
     // An idle volume saves up nothing beyond the burst.
     let from = used.get().max(now);
+    // In 128 bits, because bytes times a billion can exceed 64.
     let lasts = u128::from(amount) * 1_000_000_000 / u128::from(rate);
     used.set(from + Duration::from_nanos(u64::try_from(lasts).unwrap_or(u64::MAX)));
     Time(from.0.saturating_sub(u64::try_from(burst.as_nanos()).unwrap_or(u64::MAX)))

@@ -17,7 +17,7 @@ use std::time::Duration;
 /// Fixed cost of a command, in bytes, added to its length.
 const COMMAND_BYTES: u64 = 4096;
 /// Virtual time per byte at priority 1.
-const SCALE: u64 = 1 << 16;
+const SCALE: u128 = 1 << 16;
 
 /// Scheduler of all volumes of a shard. Cheap to clone.
 #[derive(Clone)]
@@ -33,8 +33,8 @@ struct Queues {
     depth: usize,
     under_way: usize,
     waiting: usize,
-    /// Virtual start time of the command that went last.
-    now: u64,
+    /// Virtual start time of the command that went last; it never ends, even at 2^64 bytes of priority 1.
+    now: u128,
     flows: Vec<Option<Flow>>,
 }
 
@@ -45,7 +45,7 @@ struct Flow {
     /// Interval between two commands at the guaranteed rate; zero without a guarantee.
     reserve: Duration,
     /// Virtual end time of its newest command.
-    end: u64,
+    end: u128,
     /// Time at which the next command of the guaranteed rate is due.
     due: Time,
     queue: VecDeque<Rc<WaitingCommand>>,
@@ -92,6 +92,7 @@ impl<R: Runtime> Scheduler<R> {
     pub fn set_depth(&self, depth: usize) {
         let mut queues = self.0.queues.borrow_mut();
         queues.depth = depth;
+        // A larger depth, or 0, admits commands that wait now.
         queues.dispatch(&self.0.runtime);
     }
 
@@ -102,6 +103,7 @@ impl<R: Runtime> Scheduler<R> {
 
     pub(super) fn join(&self, limits: &Limits) -> usize {
         let mut queues = self.0.queues.borrow_mut();
+        // Places of volumes that have left are reused, so the list is as long as the most volumes at one time.
         let at = queues.flows.iter().position(Option::is_none).unwrap_or_else(|| {
             queues.flows.push(None);
             queues.flows.len() - 1
@@ -128,6 +130,7 @@ impl<R: Runtime> Scheduler<R> {
         // Never zero: the cost of a command is divided by it.
         flow.priority = u64::from(limits.priority.max(1));
         let second = Duration::from_secs(1).as_nanos() as u64;
+        // Without a guarantee the rate is 0, and so is the interval.
         flow.reserve = Duration::from_nanos(second.checked_div(limits.iops_min).unwrap_or(0));
     }
 
@@ -137,7 +140,7 @@ impl<R: Runtime> Scheduler<R> {
             return None;
         }
         let command = Rc::new(WaitingCommand {
-            cost: bytes + COMMAND_BYTES,
+            cost: bytes.saturating_add(COMMAND_BYTES),
             granted: Cell::new(false),
             signal: Signal::default(),
         });
@@ -146,6 +149,7 @@ impl<R: Runtime> Scheduler<R> {
             let own = queues.flows[flow].as_mut().expect("a volume stays until it leaves");
             own.queue.push_back(command.clone());
             queues.waiting += 1;
+            // Admits this command, too, where a slot is free.
             queues.dispatch(&self.0.runtime);
         }
         // Created before the wait, so that dropping the future withdraws the command.
@@ -158,6 +162,7 @@ impl<R: Runtime> Scheduler<R> {
 impl Queues {
     /// Admits commands while slots are free.
     fn dispatch(&mut self, runtime: &impl Runtime) {
+        // Depth 0 also admits commands that had queued under an earlier depth.
         while self.waiting > 0 && (self.depth == 0 || self.under_way < self.depth) {
             let Some(flow) = self.next_flow(runtime) else { return };
             let start = self.now;
@@ -166,7 +171,7 @@ impl Queues {
             // A volume that was idle starts now, not where it had ended.
             let begin = start.max(flow.end);
             // Twice the priority, half the virtual time: twice the share.
-            flow.end = begin + command.cost * SCALE / flow.priority;
+            flow.end = begin + u128::from(command.cost) * SCALE / u128::from(flow.priority);
             self.now = start.max(begin);
             self.waiting -= 1;
             self.under_way += 1;
@@ -192,6 +197,7 @@ impl Queues {
                 return Some(at);
             }
         }
+        // A volume that was idle starts now, so an early end is no advantage.
         waiting().min_by_key(|(_, flow)| flow.end.max(self.now)).map(|(at, _)| at)
     }
 

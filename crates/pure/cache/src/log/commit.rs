@@ -47,6 +47,7 @@ impl Shared {
                 self.work.wait(more).await;
                 continue;
             }
+            // Computed here, because the closure must not borrow what `next` borrows below.
             let room = under_way.len() < format::BATCHES_MAX;
             let more = pin!(self.work.wait(|| (room && self.has_batch(false)).then_some(())));
             // In order of submission: a batch is acknowledged only when all earlier ones are stable.
@@ -60,6 +61,7 @@ impl Shared {
                 Either::Left((Some((batch, Err(error))), _)) => {
                     // Batches behind the failed one do not count without it, even if they are stable.
                     let mut entries = batch.entries;
+                    // Before the wait for the others, so that nothing more is queued.
                     self.failed.set(Some(error));
                     while let Some((batch, _)) = under_way.next().await {
                         entries.extend(batch.entries);
@@ -113,6 +115,7 @@ impl Shared {
     /// Takes queued records that fit, leaving a fair part for each of the other free `places`, so that the device
     /// stays busy. `None` when a batch is not worthwhile.
     fn next_batch(&self, places: usize) -> Option<Batch> {
+        // With all places free nothing is in flight, so any amount is worth a batch.
         if !self.has_batch(places == format::BATCHES_MAX) {
             return None;
         }
@@ -193,6 +196,7 @@ impl Shared {
             *completion.0.borrow_mut() = Some(Ok(answer));
         }
         self.counters.set(counters);
+        // After the volumes have the data, because a caller may read as soon as it is answered.
         self.done.raise();
         self.released.raise();
     }
@@ -224,6 +228,7 @@ impl Shared {
         };
         self.recorded.set(Some(recorded));
         self.done.raise();
+        // Callers continue from here on; only the owner waits for the destaging.
         for (_, member) in present() {
             // Not settled: the owner keeps the names of the volumes.
             if member.clone().destage_all().await.is_err() || member.flush_below().await.is_err() {

@@ -204,6 +204,7 @@ impl BatchHeader {
             && numbers.contains(&header.number.get())
             // A batch cannot know of itself, or of a later one, that it was stable.
             && header.stable.get() < header.number.get()
+            // The checksum is not verified yet, so the sizes are bounded before they decide what is read.
             && usize::from(header.records.get()) <= records_max(HEADER_UNITS_MAX)
             && u64::from(header.units.get()) <= BATCH_UNITS_MAX
             && header.units.get() as usize >= header_units(usize::from(header.records.get()));
@@ -246,6 +247,7 @@ impl Record {
 
     /// True for a record of a known kind whose blocks a volume may have.
     fn is_possible(&self) -> bool {
+        // A record has blocks or bytes, and a block has at least a byte, so the larger number bounds its end.
         let end = self.start.get().checked_add(self.blocks.get().max(u64::from(self.bytes.get())));
         let is_known = matches!(self.kind, KIND_WRITE | KIND_DISCARD | KIND_RELEASE);
         is_known && self.number.get() < COUNT_MAX && end.is_some_and(|end| end < COUNT_MAX)
@@ -272,6 +274,7 @@ pub(super) fn reserve_units(ring_units: u64) -> u64 {
 
 /// Upper bound of data in one record, in bytes.
 pub(super) fn record_bytes_max(ring_units: u64) -> usize {
+    // One unit is left for the header.
     ((batch_units_max(ring_units) - 1) as usize * UNIT_BYTES).min(1 << 20)
 }
 

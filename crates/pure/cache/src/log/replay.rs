@@ -180,6 +180,7 @@ impl<L: BlockDevice + 'static, R: Runtime> Recovery<L, R> {
         if !records.is_empty() {
             let _: Stable = device.flush(Written::attest()).await?;
         }
+        // Only after the flush: a volume counts as replayed when its data is stable.
         self.waiting.remove(&volume);
         Ok(replayed)
     }
@@ -334,6 +335,7 @@ impl<L: BlockDevice + 'static, R: Runtime> Recovery<L, R> {
         let mut at = start;
         while at < end {
             let units = SCAN_UNITS.min(end - at).min(self.ring_units - at % self.ring_units);
+            // An unreadable unit reads as zeros, which are no header.
             let (data, _) = self.read_units(at, units).await?;
             for (unit, bytes) in (at..).zip(data.chunks(UNIT_BYTES)) {
                 let is_header = BatchHeader::parse(bytes, self.log_id, self.epoch, numbers.clone()).is_some();

@@ -64,6 +64,7 @@ impl Shared {
         let mut free = Free { end: state.tail, batches: 0, next: 0, volumes: BTreeSet::new() };
         // In order, up to the first batch that a dirty piece still needs.
         for batch in state.batches.iter().take_while(|batch| batch.batch_ref.strong_count() == 0) {
+            // A volume that is not open cannot be flushed, so its records stay until it is replayed.
             if batch.volumes.iter().any(|&volume| self.pins(batch, volume)) {
                 break;
             }
@@ -91,6 +92,7 @@ impl Shared {
         if is_injected(InjectedBug::TrimBeforeFlush) {
             return true;
         }
+        // A volume that is not open here has released its records: they are stable below or void.
         for member in volumes.iter().filter_map(|&volume| self.member(volume)) {
             // Without the flush the batch may hold the only stable copy.
             if member.flush_below().await.is_err() {

@@ -44,6 +44,7 @@ struct Stream {
 
 impl Ahead {
     pub(super) fn new(policy: ReadAhead) -> Self {
+        // Starts with a quarter, until streams show that they use more.
         Self { policy, streams: Vec::new(), turn: 0, ceiling_pages: WINDOW_PAGES_MAX / 4 }
     }
 
@@ -101,6 +102,7 @@ impl Ahead {
             return 0..0;
         }
         let from = stream.fetched.min(pages);
+        // Neither behind the end of the device, nor before the pages that are fetched already.
         stream.fetched = (here + window).clamp(from, pages.max(from));
         // The window doubles with each refill.
         if adaptive {

@@ -101,6 +101,7 @@ impl<D: BlockDevice + 'static, R: Runtime> Cached<D, R> {
         let inner = &self.0;
         // Spoils fetches in flight, too.
         let writing = inner.in_flight.write(0..u64::MAX);
+        // After the change is registered, so that a fetch in flight cannot bring old pages back.
         inner.cache.store.borrow_mut().forget(inner.owner);
         let changed = change.await;
         let _: bool = writing.end();
@@ -140,6 +141,7 @@ impl<D: BlockDevice + 'static, R: Runtime> Cached<D, R> {
             let wasted = store.counters(inner.owner).ahead_wasted_pages;
             // One stream prefetches at most an eighth of the volume's guarantee.
             let room_pages = store.entitlement(inner.owner) / 8 / PAGE_BYTES as u64;
+            // The counter only increases, so the difference cannot underflow.
             AheadBounds { room_pages, wasted_pages: wasted - inner.wasted.replace(wasted) }
         });
         while !fetch.is_empty() {

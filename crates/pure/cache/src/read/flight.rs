@@ -76,6 +76,7 @@ impl InFlight {
     /// First start of a fetch within `pages` behind their own start; their end if there is none.
     pub(super) fn next_fetch(&self, pages: Range<u64>) -> u64 {
         let table = self.0.borrow();
+        // A fetch from the first page on was not joined, so it is spoiled there and does not count.
         let starts = table.fetches.iter().map(|fetch| fetch.pages.start).filter(|start| *start > pages.start);
         starts.min().map_or(pages.end, |start| start.min(pages.end))
     }
@@ -111,6 +112,7 @@ impl Fetch {
             return self.pages.end;
         }
         let state = self.state.borrow();
+        // Ranges that start before `page` also end before it, because `page` itself is unspoiled.
         let bad = state.spoiled.iter().map(|range| range.start).filter(|&start| start > page);
         bad.fold(self.pages.end, u64::min)
     }
@@ -203,6 +205,7 @@ impl Writing {
         let mut table = self.in_flight.0.borrow_mut();
         // A complete overwrite makes the content known again.
         table.abandoned.retain(|range| !(write.pages.start <= range.start && range.end <= write.pages.end));
+        // The content stays unknown where this write has covered a dropped one only in part.
         let still = table.abandoned.iter().any(|range| overlap(range, &write.pages));
         !write.disturbed && !still
     }

@@ -33,6 +33,7 @@ impl Hasher for Fold {
     }
 
     fn write_u64(&mut self, word: u64) {
+        // The rotation makes the order of the words in a key count.
         let product = u128::from(self.0.rotate_left(23) ^ word ^ 0x2545_f491_4f6c_dd1d) * 0x9e37_79b9_7f4a_7c15;
         self.0 = (product as u64) ^ (product >> 64) as u64;
     }
@@ -67,6 +68,7 @@ impl Index {
         let key = (owner, page / GROUP_PAGES);
         let group = self.0.get_mut(&key)?;
         let frame = std::mem::replace(&mut group[place(page)], NOWHERE);
+        // Empty groups are removed, so that the table is bounded by the cached pages.
         if group.iter().all(|&frame| frame == NOWHERE) {
             self.0.remove(&key);
         }

@@ -24,6 +24,7 @@ impl GhostQueue {
         // As many keys as frames in the cache, as S3-FIFO has it.
         while self.order.len() > count_max.max(64) {
             let Some((page, number)) = self.order.pop_front() else { return };
+            // A page that was evicted once more has a newer entry, which must stay.
             if self.newest.get(&page) == Some(&number) {
                 self.newest.remove(&page);
             }
@@ -31,6 +32,7 @@ impl GhostQueue {
     }
 
     fn recall(&mut self, page: u64) -> bool {
+        // Its entry in the order stays, and is skipped when it comes up.
         self.newest.remove(&page).is_some()
     }
 }
@@ -109,6 +111,7 @@ impl Queues {
 
     /// True when dead frames are so many that [`Queues::sweep`] is due.
     pub(super) fn needs_sweep(&self) -> bool {
+        // At half of all entries a sweep costs a constant for each dead frame.
         self.dead > 64 && self.dead * 2 > self.small.len() + self.main.len()
     }
 

@@ -156,6 +156,7 @@ impl Store {
     /// Guaranteed memory of `owner`, in bytes.
     pub(super) fn entitlement(&self, owner: u32) -> u64 {
         let share = self.volume(owner).share;
+        // In 128 bits, because the memory times a weight can exceed 64.
         let part = u128::from(self.bytes_max) * u128::from(share.weight) / u128::from(self.weights.max(1));
         u64::try_from(part).unwrap_or(u64::MAX).min(share.bytes_max.unwrap_or(u64::MAX))
     }
@@ -170,6 +171,7 @@ impl Store {
 
     /// Drops every page of `owner`.
     pub(super) fn forget(&mut self, owner: u32) {
+        // All frames are visited, because the index is never iterated.
         for at in 0..self.frames.len() {
             if self.frames[at].owner == owner && self.frames[at].pages > 0 {
                 let first = self.frames[at].first;
@@ -186,11 +188,13 @@ impl Store {
 
     /// Appends cached pages from `pages.start` on to `rope`, up to the first gap; returns the page after the last.
     pub(super) fn take(&mut self, owner: u32, pages: Range<u64>, rope: &mut Rope) -> Result<u64, Mismatch> {
+        // Decided once for each read, so a sampled check covers all of its pages.
         let check = self.checks(owner);
         let mut at = pages.start;
         while at < pages.end {
             let Some(group) = self.index.group(owner, at) else { break };
             let number = group[place(at)];
+            // `NOWHERE` is not the number of a frame, so a missing page ends the run.
             let Some(frame) = self.frames.get_mut(number as usize) else { break };
             assert!(frame.owner == owner, "a page of a volume is in a frame of that volume");
             let from = (at - frame.first) as usize;
@@ -235,6 +239,7 @@ impl Store {
             // An older frame may hold some of the pages.
             self.remove(owner, at..end);
             let bytes = (at - pages.start) as usize * PAGE_BYTES..(end - pages.start) as usize * PAGE_BYTES;
+            // Without room the pages are left out; the reader has its data already.
             if self.make_room(owner, frame_bytes((end - at) as u8)) {
                 let mut buf = self.buffer((end - at) as usize);
                 rope.slice(bytes).copy_to(&mut buf);
@@ -312,6 +317,7 @@ impl Store {
             // Computed from the cached copy itself: the cache has a buffer of its own.
             *guard = crc32c(page);
         }
+        // A frame has at least one page, so the shift is below 16.
         let live = u16::MAX >> (16 - count);
         let number = self.free.pop().unwrap_or(self.frames.len() as u32);
         let bytes = frame_bytes(count);
@@ -359,6 +365,7 @@ impl Store {
     fn most_over(&self) -> Option<u32> {
         let present = (0..).zip(&self.volumes).filter_map(|(at, volume)| Some((at, volume.as_ref()?)));
         let holding = present.filter(|(_, volume)| volume.used > 0);
+        // Signed, because a volume may be below its guarantee.
         holding.max_by_key(|&(at, volume)| i128::from(volume.used) - i128::from(self.entitlement(at))).map(|(at, _)| at)
     }
 
@@ -391,6 +398,7 @@ impl Store {
             volume.used -= bytes;
             self.used -= bytes;
             let (first, live) = (frame.first, frame.live);
+            // Only live pages: the others are in newer frames, or not cached.
             for page in (0..GROUP_PAGES).filter(|page| live >> page & 1 == 1) {
                 self.index.take(owner, first + page);
             }
@@ -430,6 +438,7 @@ impl Store {
     /// Recycles the buffer of a frame, unless a reader still holds it.
     fn recycle(&mut self, number: u32) {
         let frame = &mut self.frames[number as usize];
+        // Zero pages mark the frame as dead.
         let pages = usize::from(std::mem::replace(&mut frame.pages, 0));
         assert!(pages > 0, "a frame is given up once");
         let data = std::mem::take(&mut frame.data);

@@ -247,6 +247,7 @@ impl<D: BlockDevice + 'static, R: Runtime> WriteBack<D, R> {
         inner.account();
         inner.error.set(None);
         // Never lowered: an earlier flush may still wait for its writes.
+        // At most the newest write: those to come are destaged when they are due.
         inner.wanted_up_to.set(inner.wanted_up_to.get().max(number.min(inner.dirty.borrow().newest())));
         Inner::wake(inner);
         let look = || {

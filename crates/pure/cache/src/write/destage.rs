@@ -131,6 +131,7 @@ impl<D: BlockDevice + 'static, R: Runtime> Inner<D, R> {
             this.destage_piece(&single).await;
         }
         this.account();
+        // Writers that wait for memory are refused where the device takes nothing.
         this.memory.look_again();
         this.changed.raise();
     }

@@ -82,6 +82,7 @@ impl Dirty {
 
     /// Sequence number of the newest write.
     pub(super) fn newest(&self) -> u64 {
+        // Numbers start at 1, so 0 stands for no write.
         self.next_number - 1
     }
 
@@ -117,6 +118,7 @@ impl Dirty {
         // Split at both ends, so that overlapping pieces lie completely within the range.
         self.cut(start);
         self.cut(end);
+        // Collected, because taking a piece changes the map.
         let over: Vec<u64> = self.pieces.range(start..end).map(|(&at, _)| at).collect();
         for at in over {
             let old = self.take(at).expect("it was found just now");
@@ -154,6 +156,7 @@ impl Dirty {
             self.refused += 1;
             self.refused_bytes += piece.data.len() as u64;
         }
+        // With the start, because pieces of one write have the same age.
         self.ages.insert((piece.since, start));
         let before = self.pieces.insert(start, piece);
         assert!(before.is_none(), "each block waits once");
@@ -197,6 +200,7 @@ impl Dirty {
 
     /// Arrival time of the oldest piece that is not refused.
     pub(super) fn oldest_at(&self) -> Option<Time> {
+        // In the order of the writes, which is that of their arrival.
         self.ages.iter().map(|(_, start)| &self.pieces[start]).find(|piece| !piece.refused).map(|piece| piece.at)
     }
 
@@ -239,10 +243,12 @@ impl Dirty {
         self.cut(unit + unit_blocks);
         let mut parts = Vec::new();
         let mut end = start;
+        // Ends at a gap, or at a piece that is in flight or refused.
         while let Some(piece) = self.pieces.get_mut(&end).filter(|piece| free(piece)) {
             if end >= unit + unit_blocks {
                 break;
             }
+            // Stays in the map, because readers need it until it is below.
             piece.destaging = true;
             parts.push((end, piece.clone()));
             end += piece.data.len() as u64 / self.block_bytes;

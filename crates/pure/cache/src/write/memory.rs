@@ -44,6 +44,7 @@ impl WriteMemory {
     /// Creates a budget of `bytes_max`.
     #[must_use]
     pub fn new(bytes_max: u64) -> Self {
+        // About 1 GB/s is assumed until the rate is measured.
         let pace = Pace { sample_begin: Time(0), sample_bytes: 0, ns_per_kib: 1000, next: Time(0) };
         let (bytes_max, used) = (Cell::new(bytes_max), Cell::new(0));
         Self(Rc::new(Inner { bytes_max, used, pace: RefCell::new(pace), room: Signal::default() }))
@@ -63,6 +64,7 @@ impl WriteMemory {
 
     /// Fill level, in thousandths.
     pub(super) fn fill(&self) -> u64 {
+        // A budget of 0 counts as full once anything is in use.
         self.0.used.get().saturating_mul(1000) / self.0.bytes_max.get().max(1)
     }
 

@@ -82,7 +82,7 @@ impl<D: BlockDevice + 'static> Checksums<D> {
         let mut runs: Vec<(Extent, bool)> = Vec::new();
         let cache = self.pages.cache.borrow();
         for block in extent.start.0..extent.end().0 {
-            // Treated as written: the read will verify it.
+            // A block whose page is not in memory is treated as written, because the read verifies it.
             let is_written = cache.entry(member, block).is_none_or(|entry| !entry.is_unwritten());
             match runs.last_mut() {
                 Some((run, same)) if *same == is_written => run.len.0 += 1,

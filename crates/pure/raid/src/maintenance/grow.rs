@@ -135,6 +135,7 @@ impl<D: BlockDevice + 'static> Growth<D> {
             self.array.checksums.pages.segments.region_pages_with(segment),
         );
         let used = self.array.checksums.pages.used.borrow();
+        // Pages behind the old end are new, even where their region is used.
         let is_there = |page: u64| page < segment.pages.start && used.contains(page / before);
         let mut runs: Vec<Range<u64>> = Vec::new();
         for region in used.coarsened(after / before).iter() {

@@ -63,6 +63,7 @@ impl<D: BlockDevice + 'static> Array<D> {
         mut pace: impl AsyncFnMut(Progress),
     ) -> Result<Scrubbed, IoError> {
         let mut total = Scrubbed::default();
+        // The owner may name the range to the end of the address space.
         let stripes = stripes.start..stripes.end.min(self.layout().stripes());
         let steps = self.path().stripes().layout.steps(stripes.clone());
         for step in steps {

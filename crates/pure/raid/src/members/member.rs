@@ -54,7 +54,7 @@ pub struct MemberStatus {
     pub discards: u64,
     /// Writes outside of the data area that were started: log batches, checksum pages, anchors.
     pub log_writes: u64,
-    /// Operations that failed.
+    /// Operations that failed, except those that a device did not do because it is gone.
     pub errors: u64,
     /// Reads that timed out while other members had the content.
     pub timeouts: u64,
@@ -235,7 +235,7 @@ impl<D: BlockDevice> Member<D> {
             MemberState::Rebuilding { front_stripe } => {
                 // Without known ranges every stripe is to be rebuilt.
                 let stripes = self.rebuilt_stripes.borrow();
-                // Reads wait for the front; writes behind it, or outside of the rebuild, keep the member current.
+                // Reads wait for the front; writes below it, or outside of the rebuild, keep the member current.
                 let in_rebuild = stripes.as_ref().is_none_or(|some| some.iter().any(|range| range.contains(&stripe)));
                 let restored = in_rebuild && stripe < front_stripe || !in_rebuild && self.returned_valid_outside.get();
                 // Stripes outside of the rebuild are written in any case: they may come into use meanwhile.
@@ -488,6 +488,9 @@ impl<D: BlockDevice> Member<D> {
             Err(_) if !self.is_device(device) => {}
             // The operation continues; the member may yet complete it.
             Err(error) if error.kind == IoErrorKind::TimedOut => count(&self.counts.timeouts),
+            // A device that is gone, or was interrupted in its silence, ends all operations in flight at once. Counted as
+            // errors they would look like a disk that fails all of its reads.
+            Err(error) if error.kind == IoErrorKind::Gone => {}
             Err(_) => count(&self.counts.errors),
             Ok(_) => {}
         }

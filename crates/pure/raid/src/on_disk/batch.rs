@@ -225,7 +225,7 @@ pub(crate) fn parse(bytes: &[u8], header: &Header) -> Option<Vec<Record>> {
             // A shared image is that of the record before, so its blocks are counted once.
             record.image = Some(last_image);
         }
-        // Clear and moved records have no entries, and their count may be large.
+        // Unwritten and moved records have no entries, and their count may be large.
         if !matches!(kind, Kind::Unwritten | Kind::Moved) {
             for _ in 0..count {
                 if kind == Kind::ChecksumOnly {

@@ -56,6 +56,7 @@ impl Found {
 /// Encodes a page for both homes; of two versions the one with the higher stamp is newer.
 pub(crate) fn emit(id: [u8; 16], page: PageId, stamp: u64, entries: &Entries) -> View {
     let mut block = Buf::zeroed(BLOCK_BYTES as usize);
+    // The frame of a format without a version ends at 12; the four bytes behind it stay zero.
     put(&mut block, 16, &id);
     put(&mut block, 32, &stamp.to_le_bytes());
     put(&mut block, 40, &page.page.to_le_bytes());

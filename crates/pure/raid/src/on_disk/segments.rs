@@ -175,6 +175,7 @@ impl Segments {
     /// Splits data blocks into runs that are contiguous on the member, each with its address there.
     pub(crate) fn runs(&self, extent: Extent) -> SmallVec<[(Extent, Lba); 2]> {
         let more = self.more.borrow();
+        // In the order of the segments, which is that of the data blocks.
         let parts = std::iter::once(&self.first).chain(more.iter()).filter_map(|segment| {
             let part = segment.blocks.intersection(extent);
             (!part.is_empty()).then(|| (part, Lba(segment.at.0 + part.start.0 - segment.blocks.start.0)))

@@ -64,13 +64,29 @@ impl<D: BlockDevice + 'static> Plain<D> {
                 }
             }
             if repair {
-                // After the whole step: until then reads keep to the first copy.
+                // After the whole step: until then its stripes stay suspect.
                 self.trust(&step);
             }
             let (done, total) = (step.end - stripes.start, stripes.end - stripes.start);
             pace(Progress { done, total, front_stripe: step.end }).await;
         }
         Ok(verified)
+    }
+
+    /// Makes the mirrors of the suspect stripes in `extent` agree before a host reads them.
+    ///
+    /// Otherwise the host could read the first copy now and, if a later read of that copy fails, a different second one.
+    pub(super) async fn settle_mirrors(&self, extent: Extent) -> Result<(), IoError> {
+        if self.stripes.layout.copies() == 1 {
+            return Ok(());
+        }
+        for stripe in self.stripes.layout.spans(extent).flat_map(|span| span.stripes) {
+            if self.stripes.is_suspect_stripe(stripe) {
+                self.verify_stripe(stripe, true).await?;
+                self.trust(&(stripe..stripe + 1));
+            }
+        }
+        Ok(())
     }
 
     /// Removes these stripes from the suspect ones: their mirrors agree now.

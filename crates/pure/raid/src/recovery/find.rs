@@ -147,7 +147,8 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
                     into.copy_from_slice(&found);
                 }
             }
-            missed |= member == source && images.iter().any(Option::is_none);
+            // A second table may be on a member that never got the images.
+            missed |= member == source && holders.contains(source) && images.iter().any(Option::is_none);
         }
         let damaged = if missed { damaged.with(source) } else { damaged };
         let (number, at, blocks) = (header.number, header.at, u64::from(header.blocks));

@@ -154,6 +154,7 @@ impl Ring {
         gathering.image_blocks += image_blocks;
         gathering.records += more.count;
         gathering.joined += 1;
+        // Batches are sealed one after the other, so this one gets the next number.
         Poll::Ready(state.head.number)
     }
 

@@ -43,6 +43,7 @@ impl Excluded {
     pub(crate) fn with(self, member: u16, error: IoError) -> Self {
         // `TimedOut` is the only error that says nothing about the content.
         let late = if error.kind == IoErrorKind::TimedOut { self.late.with(member) } else { self.late };
+        // The wait limit stays: a read that waits for late members is not cut short again.
         Self { members: self.members.with(member), late, ..self }
     }
 

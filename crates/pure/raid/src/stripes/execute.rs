@@ -24,8 +24,9 @@ impl<D: BlockDevice + 'static> Stripes<D> {
         self.background.finish(work).await
     }
 
-    /// Executes writes that have nothing in common (RAID-0): no lock, and they stop when the caller is dropped.
-    pub(crate) async fn execute_unlocked(self: &Rc<Self>, ops: Ops, extent: Extent) -> Result<(), IoError> {
+    /// Executes writes that have nothing in common (RAID-0): they stop when the caller is dropped. The caller holds a
+    /// shared lock, which only a copy of a member waits for.
+    pub(crate) async fn execute_independent(self: &Rc<Self>, ops: Ops, extent: Extent) -> Result<(), IoError> {
         let ended = self.members.perform(ops).await;
         self.members.judge(&ended, extent)
     }

@@ -151,9 +151,17 @@ impl<D: BlockDevice + 'static> Stripes<D> {
 
     /// True where mirrors may differ here since an unclean stop.
     fn is_suspect(&self, piece: &Piece) -> bool {
-        let suspect = self.suspect.borrow();
-        let is_suspect = |stripe| suspect.iter().any(|range| range.contains(&stripe));
-        !suspect.is_empty() && self.rows_of(piece).any(|(place, _)| is_suspect(place.stripe))
+        self.is_any_suspect() && self.rows_of(piece).any(|(place, _)| self.is_suspect_stripe(place.stripe))
+    }
+
+    /// True while the mirrors of any stripe may differ.
+    pub(crate) fn is_any_suspect(&self) -> bool {
+        !self.suspect.borrow().is_empty()
+    }
+
+    /// True while the mirrors of this stripe may differ.
+    pub(crate) fn is_suspect_stripe(&self, stripe: u64) -> bool {
+        self.suspect.borrow().iter().any(|range| range.contains(&stripe))
     }
 
     pub(crate) fn member_extent(&self, piece: &Piece) -> Extent {

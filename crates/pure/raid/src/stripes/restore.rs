@@ -142,6 +142,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
         if let Role::Data { column, .. } = role {
             for copy in 0..self.layout.copies() {
                 let member = self.layout.member_of(stripe, Role::Data { column, copy });
+                // Looked up for each copy, because a member may fail during the reads.
                 if !(self.members.usable(stripe).read - excluded.members()).contains(member) {
                     continue;
                 }

@@ -63,6 +63,27 @@ fn holds(bench: &Bench, old: &Disk, expected: &[u8]) {
     assert_eq!(old.take_seen(), []);
 }
 
+/// Regression: writes to RAID-0 took no lock, so a copy could overwrite one with what it had read before.
+#[test]
+fn write_to_raid0_waits_for_the_step_of_a_copy() {
+    let (bench, _, disk) = filled(Level::Raid0, 2);
+    disk.hold();
+    let (array, owner, target) = (bench.array.clone(), bench.log.clone(), disk.clone());
+    let copied = bench.begin(async move { array.copy_member(1, target, &[0..STRIPES], &mut Owner(owner)).await });
+    bench.settle();
+    // Stripe 0 has four blocks on each member; block 4 is the first on member 1.
+    let (on_member, before) = (Extent::new(0, 1), bench.disk(1).bytes(Extent::new(0, 1)));
+    let (array, data) = (bench.array.clone(), noise(7, 1));
+    let written = bench.begin(async move { array.write(Lba(4), noise(7, 1)).await });
+    bench.settle();
+    assert!(bench.disk(1).bytes(on_member) == before, "the copy has read this block and not yet written it");
+    disk.release();
+    bench.settle();
+    assert!(written.take().is_some_and(|written| written.is_ok()));
+    assert!(copied.take().is_some_and(|copied| copied.is_ok()));
+    assert!(disk.bytes(on_member) == *data, "the new disk has the new content");
+}
+
 #[test]
 fn copied_member_is_the_new_disk_without_loss_of_redundancy() {
     for (level, members) in REDUNDANT {

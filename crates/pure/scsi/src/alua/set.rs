@@ -17,6 +17,7 @@ const LIST_BYTES_MAX: u32 = 4096;
 /// *Errors*: 1A/00.
 pub(crate) fn check_list_length(cdb: Cdb) -> Result<(), Sense> {
     let bytes = cdb.u32_at(6);
+    // Header and descriptors have four bytes each; without a descriptor nothing changes.
     if bytes.is_multiple_of(DESCRIPTOR_BYTES as u32) && bytes <= LIST_BYTES_MAX {
         Ok(())
     } else {
@@ -46,6 +47,7 @@ fn changes_of(list: &[u8], groups: &BTreeMap<u16, u16>) -> Result<Vec<(u16, Acce
     let (descriptors, _) = list.get(HEADER_BYTES..).unwrap_or_default().as_chunks::<DESCRIPTOR_BYTES>();
     let (mut changes, mut seen) = (Vec::with_capacity(descriptors.len()), BTreeSet::new());
     for (nth, &[state, _, high, low]) in descriptors.iter().enumerate() {
+        // The position goes only into a field pointer, so saturation does no harm.
         let at = HEADER_BYTES.saturating_add(nth.saturating_mul(DESCRIPTOR_BYTES));
         let at = u16::try_from(at).unwrap_or(u16::MAX);
         let state = AccessState::of(state & 0x0F).ok_or(Sense::parameter(at, Some(3)))?;
@@ -54,6 +56,7 @@ fn changes_of(list: &[u8], groups: &BTreeMap<u16, u16>) -> Result<Vec<(u16, Acce
         // (SPC-4).
         let is_it =
             |&(&id, &relative): &(&u16, &u16)| named == if state == AccessState::Offline { relative } else { id };
+        // A group that is named twice is refused, because its two states could contradict each other.
         let found = groups.iter().find(is_it).map(|(&id, _)| id).filter(|&id| seen.insert(id));
         changes.push((found.ok_or(Sense::parameter(at.saturating_add(2), None))?, state));
     }

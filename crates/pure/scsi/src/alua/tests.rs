@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 const STATES: [AccessState; 6] = [ActiveOptimized, ActiveNonOptimized, Standby, Unavailable, Offline, Transitioning];
 
-/// Keeper that knows the ports of groups 1 and 2 of the target, and one of another target.
+/// State store that knows the ports of groups 1 and 2 of the target, and one of another target.
 struct Ports;
 
 impl StateStore for Ports {

@@ -35,6 +35,7 @@ pub(crate) fn check_list_length(cdb: Cdb) -> Result<(), Sense> {
     let bytes = u64::from(cdb.u32_at(10));
     // A list with some descriptors too many passes here and is refused with its own sense when it is parsed.
     let most = 4_usize.saturating_mul(DESCRIPTOR_BYTES_MAX) as u64;
+    // A length of zero is valid and copies nothing (SPC-4).
     if bytes == 0 || (HEADER_BYTES as u64..=most).contains(&bytes) { Ok(()) } else { Err(TOO_SHORT) }
 }
 
@@ -163,9 +164,11 @@ fn cscd_of(descriptor: &[u8; CSCD_BYTES], at: usize) -> Result<Cscd, Sense> {
     if kind & 0x30 != 0 {
         return wrong(5, Some(5));
     }
+    // DESIGNATOR LENGTH comes from the initiator, and its field has 20 bytes.
     let Some(designator) = rest.get(..20).and_then(|field| field.get(..usize::from(length))) else {
         return wrong(7, None);
     };
+    // The last three bytes are DISK BLOCK LENGTH (SPC-4).
     let [_, a, b, c] = field(&rest, 20)?;
     let block_bytes = u32::from_be_bytes([0, a, b, c]);
     Ok(Cscd::Unit { kind: kind & 0x0F, designator: designator.to_vec(), block_bytes })

@@ -33,6 +33,7 @@ const TOO_SHORT: Sense = Sense::illegal(AdditionalSense::PARAMETER_LIST_LENGTH_E
 /// *Errors*: 1A/00.
 pub(crate) fn check_ranges_length(cdb: Cdb) -> Result<(), Sense> {
     let bytes = u64::from(cdb.u32_at(10));
+    // A list with some ranges too many passes here and is refused with its own sense when it is parsed.
     let most = WRITE_HEADER_BYTES.saturating_add(4_usize.saturating_mul(RANGES_MAX).saturating_mul(RANGE_BYTES));
     let possible = POPULATE_HEADER_BYTES as u64..=most as u64;
     if bytes == 0 || possible.contains(&bytes) { Ok(()) } else { Err(TOO_SHORT) }
@@ -129,6 +130,7 @@ fn ranges(list: &[u8], header_bytes: usize, bytes: u16, geometry: Geometry) -> R
         let extent = Extent::checked(lba, blocks.into()).filter(|&extent| geometry.admit(extent).is_ok());
         let extent = extent.ok_or(Sense::illegal(AdditionalSense::LBA_OUT_OF_RANGE))?;
         // SBC-3: ranges of one list must not overlap.
+        // Few ranges, so each is compared with all before it.
         if extents.iter().any(|earlier| earlier.overlaps(extent)) {
             return Err(Sense::parameter(place, None));
         }

@@ -61,6 +61,7 @@ impl Copies {
             }
             OPERATING_PARAMETERS => emit_operating_parameters(&mut body),
             COPY_STATUS_LONG => emit_status(&mut body, &known(cdb.u32_at(2))?, KIB, 1 << 10),
+            // RECEIVE ROD TOKEN INFORMATION: `OPERATIONS` admits no other service action.
             _ => {
                 let known = known(cdb.u32_at(2))?;
                 emit_status(&mut body, &known, BLOCKS, block_bytes.into());
@@ -116,6 +117,7 @@ pub(crate) fn emit_third_party_page(reply: &mut Reply) {
     emit(reply, 0x0000, &limits);
     // Supported Commands.
     let mut commands = Reply::new();
+    // Taken from the table of operations, so the page never lists an action that is not supported.
     for code in [0x83_u8, 0x84] {
         let actions: Vec<u8> =
             OPERATIONS.iter().filter(|row| row.code() == code).filter_map(|row| row.action()).collect();

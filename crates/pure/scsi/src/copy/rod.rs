@@ -77,6 +77,7 @@ impl Copies {
         let unknown = Sense::illegal(AdditionalSense::TOKEN_UNKNOWN);
         let seen = self.mapped_units(asker);
         let from = ResolvedEnd::of(&seen, |neighbour| neighbour.identity.naa == naa).await?.ok_or(unknown)?;
+        // The executing unit is missing only if it was unmapped while the command waited.
         let to = ResolvedEnd::of(&seen, |neighbour| neighbour.identity == *asked.identity)
             .await?
             .ok_or(MappedUnit::NOT_REACHABLE)?;
@@ -143,6 +144,7 @@ fn pairs(
 ) -> Result<(Vec<ResolvedSegment>, bool), Sense> {
     let [from_bytes, to_bytes] = [from, to].map(|end| u64::from(end.geometry.block_bytes));
     // Block sizes of the two units may differ, so the pairing is done in bytes.
+    // No overflow: the ranges of a token and of a command are bounded by `TRANSFER_BYTES_MAX`.
     let held: u64 = source.iter().map(|extent| extent.len.0 * from_bytes).sum();
     let offset = order.offset_blocks.checked_mul(to_bytes).filter(|&offset| offset < held);
     let mut skip = offset.ok_or(Sense::parameter(8, None))?;
@@ -157,6 +159,7 @@ fn pairs(
         let mut at = skip.min(extent.len.0 * from_bytes);
         skip -= at;
         while let Some(here) = target.filter(|_| left > 0 && at < extent.len.0 * from_bytes) {
+            // A pair ends with its source extent, its destination range or the data, whichever ends first.
             let bytes = left.min(extent.len.0 * from_bytes - at).min(here.len.0 * to_bytes - done);
             // Neither unit can transfer a part of a block.
             if [at, bytes].iter().any(|bytes| !bytes.is_multiple_of(from_bytes))

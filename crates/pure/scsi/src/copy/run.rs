@@ -90,6 +90,7 @@ impl Copies {
                     return Err(sense.into());
                 }
             }
+            // Aborts, and statuses such as BUSY, end the command even with IMMED.
             Err(failure) => return Err(failure),
         }
         Ok(Rope::new())
@@ -174,6 +175,7 @@ pub(super) async fn copy_segment(
     copied: impl Fn(u64),
 ) -> Result<(), Failure> {
     let ResolvedSegment { from, to, bytes, .. } = found;
+    // A source needs no write access, so only the destination carries the write protection.
     let asker = CopyPrincipals {
         reads: asker.clone(),
         writes: CopyPrincipal { read_only: to.mapped_unit.read_only, ..asker.clone() },

@@ -83,6 +83,7 @@ fn segment_of(code: u8, descriptor: &[u8], at: usize) -> Result<Segment, Sense> 
         BLOCK_TO_BLOCK => (Length::SourceBlocks(number(10)?), [0; 2]),
         _ => (Length::Bytes(field(descriptor, 8).map(u32::from_be_bytes)?), [number(28)?, number(30)?]),
     };
+    // A length in blocks needs no check: 16 bits of blocks stay within the limit up to 4,096 bytes per block.
     if matches!(length, Length::Bytes(bytes) if bytes > SEGMENT_LENGTH_MAX) {
         return Err(Sense::parameter(u16::try_from(at.saturating_add(8)).unwrap_or(u16::MAX), None));
     }

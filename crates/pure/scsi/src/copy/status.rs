@@ -103,6 +103,7 @@ impl Copies {
             self.begun.set(nth + 1);
             let state = State::Running;
             let begun = CopyStatus { state, nth, action, tag, segments: 0, bytes: 0, sense: None, token: None };
+            // Replaces a completed copy with the same list identifier.
             let before = self.statuses.borrow_mut().insert((nexus, id), begun);
             let has_ended = before.is_none_or(|before| before.state != State::Running);
             assert!(has_ended, "a copy under way keeps its name");
@@ -142,6 +143,7 @@ pub(super) struct Running<'a> {
 impl Running<'_> {
     /// Updates the status of the copy.
     pub(super) fn note(&self, change: impl FnOnce(&mut CopyStatus)) {
+        // No entry is left when the nexus was detached while the copy was running.
         if let ListId::Retained(id) = self.id
             && let Some(known) = self.copies.statuses.borrow_mut().get_mut(&(self.nexus, id))
         {
@@ -152,6 +154,7 @@ impl Running<'_> {
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
+        // Runs also when the task is dropped in the middle: `ends_as` stays Failed until the work has succeeded.
         self.note(|known| known.state = self.ends_as);
     }
 }

@@ -38,6 +38,7 @@ const SERIAL_CHARACTERS_MAX: usize = 64;
 impl InquiryView<'_> {
     pub(super) fn vital_page(&self, page: u8) -> Result<Reply, Sense> {
         let mut reply = Reply::new();
+        // PAGE LENGTH is filled in at the end.
         reply.u8(self.peripheral()).u8(page).u16(0);
         match page {
             SUPPORTED_PAGES => {
@@ -61,6 +62,7 @@ impl InquiryView<'_> {
 
     fn emit_designators(&self, reply: &mut Reply) {
         let identity = self.identity;
+        // A T10 vendor ID based designator begins with the vendor identification (SPC-4).
         let mut vendor_based = Reply::new();
         vendor_based.text(&identity.vendor, 8).text(&identity.product, 16);
         vendor_based.text(&identity.serial, identity.serial.len().min(SERIAL_CHARACTERS_MAX));
@@ -88,11 +90,13 @@ impl InquiryView<'_> {
         let transfer_max = clamp(shape.transfer_blocks_max());
         let optimal = blocks_in(geometry.optimal_bytes, shape);
         let physical = blocks_in(geometry.physical_block_bytes, shape);
+        // The field has 16 bits; a larger optimal size gives way to the physical block.
         let granularity = u16::try_from(optimal).or(u16::try_from(physical)).unwrap_or(0);
         reply.u8(0x01); // WSNZ: WRITE SAME names how many blocks
         reply.u8(shape.compare_blocks_max() as u8);
         reply.u16(granularity).u32(transfer_max);
         // OPTIMAL TRANSFER LENGTH is a multiple of the granularity, and at most the maximum.
+        // Zero is an optimal size without meaning, which must not be a divisor.
         reply.u32(if optimal <= transfer_max { transfer_max - transfer_max % optimal.max(1) } else { transfer_max });
         reply.u32(0); // PRE-FETCH has no limit
         let unmap = |value| if shape.unmap { value } else { 0 };

@@ -26,12 +26,14 @@ pub(crate) fn read_capacity_16(geometry: Geometry, provisioning: Provisioning, a
 }
 
 fn last_lba(geometry: Geometry) -> u64 {
+    // A unit without blocks cannot be reported, so its last block is 0.
     geometry.blocks.0.saturating_sub(1)
 }
 
 /// LOGICAL BLOCKS PER PHYSICAL BLOCK EXPONENT: 3 for a 512e disk.
 pub(crate) fn physical_exponent(geometry: Geometry) -> u8 {
     let ratio = geometry.physical_block_bytes.checked_div(geometry.block_bytes).unwrap_or(1).max(1);
+    // The field has four bits.
     ratio.ilog2().min(15) as u8
 }
 

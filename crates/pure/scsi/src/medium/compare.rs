@@ -33,6 +33,7 @@ pub(crate) async fn compare_and_write<D: BlockDevice>(
     let stored = medium.read_blocks(extent).await?;
     if let Some(byte) = first_difference(&stored, &data[..half]) {
         let miscompare = Sense::new(SenseKey::Miscompare, AdditionalSense::MISCOMPARE_DURING_VERIFY);
+        // INFORMATION is the offset of the first byte that differs (SBC-4 COMPARE AND WRITE).
         return Err(miscompare.with_information(byte as u64).into());
     }
     // The stored blocks are released before the write, which may take time.

@@ -89,6 +89,7 @@ fn emit(runs: &[Run], wanted: usize) -> Reply {
             rest = behind(rest, Extent { len: block::Blocks(u64::from(count)), ..rest });
         }
     }
+    // PARAMETER DATA LENGTH counts the four reserved bytes behind itself as well.
     let follow = list.len().saturating_add(4);
     let mut reply = Reply::new();
     reply.u32(u32::try_from(follow).expect("an answer has few descriptors")).u32(0).bytes(list.as_bytes());

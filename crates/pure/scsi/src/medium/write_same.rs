@@ -49,6 +49,7 @@ async fn write_repeated<D: BlockDevice>(
     let block_bytes = u64::from(job.geometry.block_bytes);
     let piece_blocks = (PIECE_BYTES / block_bytes).min(extent.len.0);
     assert!(piece_blocks > 0, "there is something to write");
+    // Built once, because all pieces have the same content.
     let piece = repeated(pattern, piece_blocks);
     let mut all = None;
     let mut rest = extent;

@@ -138,6 +138,7 @@ impl Page {
             PageControl::Changeable => {
                 // The page header is never changeable.
                 for (at, value) in values.iter_mut().enumerate().skip(self.header_bytes()) {
+                    // A page that cannot be changed has an empty mask.
                     *value = self.changeable.get(at).copied().unwrap_or(0);
                 }
             }
@@ -189,6 +190,7 @@ impl Page {
             let changed = (new ^ current) & fixed;
             if changed != 0 {
                 // The bit number of the most significant difference.
+                // No underflow: at least one bit of `changed` is set.
                 return Err((at, 7 - changed.leading_zeros() as u8));
             }
         }

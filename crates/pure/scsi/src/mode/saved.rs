@@ -27,9 +27,10 @@ impl ModeParameters {
         [&[flags][..], &available.count.to_le_bytes(), &used.count.to_le_bytes()].concat()
     }
 
-    /// Parses what [`ModeParameters::kept`] emitted.
+    /// Parses what [`ModeParameters::emit`] emitted.
     pub(crate) fn parse(rest: &mut Reader<'_>) -> Result<Self, ParseError> {
         let flags = rest.u8()?;
+        // An unknown flag belongs to another version of the format and cannot be interpreted.
         if flags & !ALL_FLAGS != 0 {
             return Err(ParseError);
         }
@@ -38,7 +39,9 @@ impl ModeParameters {
             descriptor_sense: flags & DESCRIPTOR_SENSE != 0,
             software_write_protect: flags & SOFTWARE_WRITE_PROTECT != 0,
             task_aborted_status: flags & TASK_ABORTED_STATUS != 0,
+            // WCE belongs to the owner of the unit and is never stored.
             write_cache: false,
+            // Read in the order in which `emit` writes them.
             thresholds: Thresholds { available: threshold(AVAILABLE_ENABLED)?, used: threshold(USED_ENABLED)? },
         })
     }

@@ -54,6 +54,7 @@ struct List<'a> {
 impl List<'_> {
     /// Returns `parameters` with the changes of the list.
     fn parameters(&self, mut parameters: ModeParameters, tells_space: bool) -> Result<ModeParameters, Sense> {
+        // Applied to a copy page by page, so that an error in a later page leaves the unit unchanged.
         let mut at = self.pages_at()?;
         let mut rest = self.bytes.get(at..).ok_or(TOO_SHORT)?;
         while !rest.is_empty() {
@@ -89,6 +90,7 @@ fn page_of(rest: &[u8], at: usize, tells_space: bool) -> Result<&'static Page, S
     // PS is reserved in MODE SELECT and may be set in data that MODE SENSE returned, so it is ignored.
     let code = first & 0x3F;
     let find = |subpage| pages(tells_space).find(|page| page.name() == (code, subpage)).ok_or(pointer(at, 0, Some(5)));
+    // PAGE LENGTH counts the bytes behind the header of the page, which has two or four.
     let (page, length, length_at) = if first & SUBPAGE_FORMAT == 0 {
         let page = find(0)?;
         (page, usize::from(*behind.first().ok_or(TOO_SHORT)?).saturating_add(2), 1)

@@ -177,7 +177,7 @@ fn without_tas() -> [u8; 12] {
     page
 }
 
-/// Creates a unit with a keeper, as after power loss when `shelf` has stored state.
+/// Creates a unit with a state store, as after power loss when `shelf` has stored state.
 fn restarted(shelf: &Rc<MemoryStore>) -> LogicalUnit<Bench> {
     let unit = LogicalUnit::new(Bench::new(512, 256), identity(), Options::default()).with_state_store(shelf.clone());
     unit.restore(PersistentState::parse(&shelf.kept.borrow()).expect("it was kept"));

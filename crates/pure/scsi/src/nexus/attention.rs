@@ -93,6 +93,7 @@ impl UnitAttention {
     }
 
     fn bit(self) -> u16 {
+        // The sixteen kinds fill the 16 bits.
         1 << self as u8
     }
 }

@@ -51,6 +51,7 @@ impl fmt::Display for InitiatorPort {
 impl InitiatorPort {
     /// Returns the length of the TransportID of the port in bytes.
     pub(crate) fn transport_id_bytes(&self) -> usize {
+        // The terminating null takes one byte.
         let name = self.name.len() + SEPARATOR.len() + ISID_DIGITS + 1;
         // A TransportID has at least 24 bytes and a multiple of four (SPC-4).
         (HEADER_BYTES + name).next_multiple_of(4).max(BYTES_MIN)
@@ -123,6 +124,7 @@ fn isid_of(digits: &str) -> Option<[u8; 6]> {
         return None;
     }
     // The ISID is the low six bytes of the number.
+    // Twelve digits are 48 bits, so the two bytes above are zero.
     let [_, _, isid @ ..] = u64::from_str_radix(digits, 16).ok()?.to_be_bytes();
     Some(isid)
 }

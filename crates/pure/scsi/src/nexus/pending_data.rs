@@ -38,6 +38,7 @@ impl PendingDataCounter {
     /// Block size of the unit in bytes, once it has attached the nexus.
     #[must_use]
     pub fn block_bytes(&self) -> Option<u32> {
+        // Relaxed suffices: the value never changes once it is set, and nothing else depends on it.
         Some(self.block_bytes.load(Ordering::Relaxed)).filter(|&bytes| bytes > 0)
     }
 

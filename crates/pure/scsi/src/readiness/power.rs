@@ -19,6 +19,7 @@ impl Readiness {
         if !start && !no_flush {
             medium.make_earlier_writes_stable().await?;
         }
+        // Behind the flush, so that the unit stays started if the flush fails.
         self.stopped.set(!start);
         Ok(Rope::new())
     }
@@ -44,6 +45,7 @@ impl Readiness {
         if !start && !no_flush && !self.ejected.get() {
             medium.synchronize_cache().await?;
         }
+        // Only loading after an eject brings a medium that hosts do not know.
         if load_eject && self.ejected.replace(!start) && start {
             // SPC-4, medium may have changed: not established for the nexus that loads it.
             nexuses.establish_for_others(Some(nexus), UnitAttention::MediumMayHaveChanged);

@@ -99,6 +99,7 @@ impl List<'_> {
             return Err(TOO_SHORT);
         }
         let mut ids = Vec::new();
+        // The loop ends: a TransportID has at least 24 bytes.
         while next < self.0.len() {
             let (id, len) = TransportId::parse(self.0, next)?;
             ids.push((id, next));
@@ -132,6 +133,7 @@ impl Reservations {
         // Parsed here, but evaluated only by the actions that use the type.
         let kind = ReservationType::of_cdb(cdb.u8_at(2));
         // SPEC_I_PT is defined for REGISTER only.
+        // In the list of REGISTER AND MOVE this byte is part of another field.
         if !matches!(action, Action::Register { ignores_key: false } | Action::RegisterAndMove)
             && list.u8(REGISTER_BITS_AT)? & SPEC_I_PT != 0
         {
@@ -146,6 +148,7 @@ impl Reservations {
             Action::Reserve => self.state().reserve(asker, key, kind?),
             Action::Release => self.state().release(asker, key, kind?),
             Action::Clear => self.state().clear(asker, key),
+            // The type is evaluated only if the reservation is taken over.
             Action::Preempt { .. } => self.state().preempt(asker, key, action_key, kind),
             Action::RegisterAndMove => {
                 let order = self.move_order(list, asking)?;

@@ -58,6 +58,7 @@ fn read_reservation(state: &State) -> Reply {
 }
 
 fn report_capabilities(can_persist: bool, persists: bool) -> Reply {
+    // Type codes are at most eight; the mask has its low byte first.
     let mask = ReservationType::ALL.into_iter().fold(0_u16, |mask, kind| mask | 1 << kind.code());
     let [extended, mask] = mask.to_be_bytes();
     let mut reply = Reply::new();
@@ -74,6 +75,7 @@ fn read_full_status(state: &State, allocation: u64) -> Reply {
     let mut reply = header(state, state.registrations.keys().map(|nexus| bytes(nexus)).sum());
     debug_assert_eq!(reply.len(), HEADER_BYTES);
     for (nexus, registration) in &state.registrations {
+        // Descriptors beyond the allocation length would be truncated.
         if reply.len() as u64 >= allocation {
             break;
         }
@@ -85,6 +87,7 @@ fn read_full_status(state: &State, allocation: u64) -> Reply {
 /// Emits the descriptor of one I_T nexus. ALL_TG_PT is zero, so the RELATIVE TARGET PORT IDENTIFIER is valid.
 fn emit_full_status(reply: &mut Reply, state: &State, nexus: &ItNexus, registration: Registration) {
     let is_holder = state.role(nexus) == ReservationRole::Holder;
+    // SCOPE and TYPE are valid for a holder only (SPC-4 READ FULL STATUS).
     let held = state.reservation.as_ref().filter(|_| is_holder);
     let id = nexus.initiator.transport_id();
     reply.u64(registration.key).u32(0);

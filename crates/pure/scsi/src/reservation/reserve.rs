@@ -11,14 +11,17 @@ use block::Rope;
 
 impl Reservations {
     pub(crate) fn reserve(&self, nexus: NexusId, nexuses: &Nexuses) -> Result<Rope, Failure> {
+        // A nexus without write access must not decide on the access of others.
         if nexuses.is_read_only(nexus) {
             return Err(Sense::new(SenseKey::DataProtect, AdditionalSense::WRITE_PROTECTED).into());
         }
+        // With registrations, RESERVE conflicts or has no effect (CRH).
         if self.has_registrations_that_allow(nexus, nexuses)? {
             return Ok(Rope::new());
         }
         match self.reserved_by() {
             Some(holder) if holder != nexus => Err(Status::ReservationConflict.into()),
+            // The holder may repeat its RESERVE (SPC-2).
             _ => {
                 self.set_reserved_by(Some(nexus));
                 Ok(Rope::new())

@@ -121,6 +121,7 @@ impl State {
         }
         // SPC-4: a successful REGISTER increments PRgeneration, even if the key stays the same.
         let mut change = self.counted();
+        // The APTPL bit of the last successful registration applies (SPC-4).
         change.after.persists = order.persists;
         if order.new_key == 0 {
             for (nexus, _) in meant() {
@@ -132,6 +133,7 @@ impl State {
             // A nexus that is registered keeps its key: SPEC_I_PT only adds.
             let unregistered = order.others.iter().flatten().filter(|(nexus, _)| self.key_of(nexus).is_none());
             meant().chain(unregistered).for_each(|place| change.after.enter(place, order.new_key));
+            // Checked at the end, because a nexus that is registered already takes no further room.
             change.after.admit_size()?;
         }
         Ok(change)
@@ -265,6 +267,7 @@ impl State {
             change.after.registrations.remove(asker);
         }
         change.after.reservation = Some(PersistentReservation::by(&order.to.0, kind));
+        // Behind the removal of the former holder, which makes room for the new one.
         change.after.admit_size()?;
         Ok(change)
     }
@@ -292,6 +295,7 @@ impl State {
     /// Starts a change that increments PRgeneration.
     fn counted(&self) -> Change {
         let mut change = self.unchanged();
+        // PRgeneration has 32 bits and wraps (SPC-4).
         change.after.generation = self.generation.wrapping_add(1);
         change
     }

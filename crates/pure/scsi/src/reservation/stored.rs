@@ -31,6 +31,7 @@ impl State {
             put_name(&mut out, target_name);
         }
         for (nexus, registration) in &self.registrations {
+            // In bounds: `ports` contains the port of every registration.
             let (port, _) = ports[&port_of(nexus)];
             out.extend(registration.key.to_le_bytes());
             out.extend(count16(port));
@@ -40,7 +41,7 @@ impl State {
         out
     }
 
-    /// Parses what [`State::kept`] emitted. PRgeneration is zero, as after any power loss (SPC-4).
+    /// Parses what [`State::emit`] emitted. PRgeneration is zero, as after any power loss (SPC-4).
     ///
     /// *Errors*: for anything else; memory is bounded by [`REGISTRATIONS_MAX`] and the length of `kept`.
     pub(crate) fn parse(kept: &[u8]) -> Result<Self, ParseError> {
@@ -49,6 +50,7 @@ impl State {
             return Err(ParseError);
         }
         let (code, port_count, count, holder) = (rest.u8()?, rest.u16()?, rest.u32()? as usize, rest.u32()?);
+        // Checked before anything is allocated; a port without a registration is never stored.
         if count == 0 || count > REGISTRATIONS_MAX || usize::from(port_count) > count {
             return Err(ParseError);
         }
@@ -66,6 +68,7 @@ impl State {
             registrations.insert(nexus.clone(), Registration { key, relative_port });
             nexuses.push(nexus);
         }
+        // A nexus that is stored twice has replaced itself in the map.
         let all_differ = registrations.len() == count && registrations.values().all(|one| one.key != 0);
         if !all_differ || !rest.0.is_empty() {
             return Err(ParseError);
@@ -78,6 +81,7 @@ impl State {
     fn ports(&self) -> BTreeMap<(&str, u16), (usize, u16)> {
         let mut ports = BTreeMap::new();
         for (nexus, registration) in &self.registrations {
+            // Numbered below, once all distinct ports are known.
             ports.insert(port_of(nexus), (0, registration.relative_port));
         }
         ports.values_mut().enumerate().for_each(|(number, (place, _))| *place = number);

@@ -1,11 +1,11 @@
-//! Test owner of a unit: its keeper and its sanitizer.
+//! Test owner of a unit: its state store and its sanitizer.
 
 use crate::{ReplaceKeyFuture, Sanitizer, StateStore, StoreError, StoreFuture, TargetPort};
 use block::IoError;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 
-/// Keeper in memory that can be full or gone.
+/// State store in memory that can be full or gone.
 #[derive(Default)]
 pub(crate) struct MemoryStore {
     pub kept: RefCell<Vec<u8>>,

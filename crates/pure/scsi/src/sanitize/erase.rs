@@ -95,6 +95,7 @@ impl<D: BlockDevice, K: AsyncFn(Option<State>) -> Result<(), StoreError>> Work<'
     async fn lose_key(&self) -> Result<(), IoError> {
         match &self.sanitize.sanitizer {
             Some(sanitizer) => sanitizer.replace_key().await,
+            // Not reached without a sanitizer, which alone offers the operation.
             None => Err(IoError::new(IoErrorKind::Unsupported, EVERYTHING)),
         }
     }
@@ -137,6 +138,7 @@ impl<D: BlockDevice, K: AsyncFn(Option<State>) -> Result<(), StoreError>> Work<'
             // Progress is published for each piece but stored only at intervals, because a store flushes the device.
             self.sanitize.advance(order);
             let apart = (geometry.bytes() / KEEP_PARTS).max(KEEP_BYTES) / u64::from(block_bytes);
+            // No underflow: the position only grows.
             if order.at.0 - kept.0 >= apart {
                 self.note(order).await?;
                 kept = order.at;

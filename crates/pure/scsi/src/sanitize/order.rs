@@ -159,7 +159,7 @@ impl State {
         out
     }
 
-    /// Parses what [`State::kept`] emitted.
+    /// Parses what [`State::emit`] emitted.
     ///
     /// *Errors*: for anything else.
     pub(crate) fn parse(rest: &mut Reader<'_>) -> Result<Self, ParseError> {

@@ -50,6 +50,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
     ///
     /// *Errors*: as [`LogicalUnit::copy_read`].
     pub async fn copy_run(&self, asker: &CopyPrincipal, extent: Extent) -> Result<Run, Sense> {
+        // Held during the query, so that no task that runs alone changes the blocks meanwhile.
         let _part = self.take_part(asker, extent, Access::Reads).await?;
         if !self.medium.tells_space() {
             // Without provisioning information every block counts as mapped.
@@ -135,6 +136,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         if let Some(sense) = self.port_groups.through(asker.port.portal_group_tag).sense() {
             return Err(sense);
         }
+        // Found by name, because the nexus need not be attached to this unit.
         let name = ItNexus::new(asker.initiator.clone(), &asker.port);
         // The reservation is checked for the nexus that ordered the copy, not for the unit that executes it.
         if self.reservations.has_conflict(asker.nexus, access, || self.reservations.role(&name)) {

@@ -38,7 +38,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
     /// The task enters the task set during the call, so the order of calls is the order of commands; the future does
     /// the work. READ and WRITE complete at its first poll, without an allocation, when the device completes at once.
     /// REPORT LUNS is answered as if this were the only unit of the target: a caller with several units answers it
-    /// itself ([`absent::report_luns`]).
+    /// itself ([`no_unit::report_luns`]).
     ///
     /// *Durability*: after GOOD, written data survives power loss, as the `flush` of the device promises.
     pub fn execute(&self, nexus: NexusId, command: Command) -> impl Future<Output = Outcome> + use<'_, D> {
@@ -95,6 +95,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
     fn enter(&self, nexus: NexusId, command: Command) -> Result<(TaskGuard<'_>, Work), Failure> {
         let geometry = self.medium.geometry();
         let request = self.admit(nexus, command.cdb, &self.shape_of(geometry))?;
+        // Behind the admission, because its conditions take precedence.
         if is_backwards(&command, &request) {
             return Err(Sense::illegal(AdditionalSense::INVALID_FIELD_IN_INFORMATION_UNIT).into());
         }
@@ -125,6 +126,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         // unit attention, any other command, also an unknown one, reports it.
         let operation = Operation::find(cdb, shape.optional_features());
         let quiet = operation.is_ok_and(Operation::ignores_unit_attention);
+        // One cell tells for all nexuses, so the common case needs no search.
         if !self.nexuses.none_pending()
             && !quiet
             && let Some(attention) = self.nexuses.take(nexus)

@@ -135,7 +135,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
     /// restart resumes the operation.
     pub async fn carry_out_sanitize(&self) {
         let keep = async |sanitize| {
-            // Each stored state replaces the whole record, so the turn is held from reading `kept` until it is durable.
+            // Each stored state replaces the whole record, so the slot is held from reading `kept` until it is durable.
             let _turn = self.tasks.acquire_owner_slot(PERSISTENT_STATE_SLOT).await;
             let kept = self.persistent_state();
             self.store(PersistentState { sanitize: Option::unwrap_or(sanitize, kept.sanitize), ..kept }).await

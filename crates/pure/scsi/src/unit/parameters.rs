@@ -67,12 +67,13 @@ impl<D: BlockDevice> LogicalUnit<D> {
     }
 
     /// Persists the saved mode parameters, which a reset or a restart restores. The caller must hold the serialization
-    /// slot [`TURN`](crate::task_set::TURN).
+    /// slot [`PERSISTENT_STATE_SLOT`](crate::task_set::PERSISTENT_STATE_SLOT).
     ///
-    /// *Errors*: the keeper failed; the previously saved values remain.
+    /// *Errors*: the store failed; the previously saved values remain.
     async fn save_mode(&self, parameters: ModeParameters) -> Result<(), Failure> {
         // WCE is not saved: the owner sets it (`set_write_cache`).
         let mode = ModeParameters { write_cache: false, ..parameters };
+        // Equal values need no write to the store.
         if mode != self.mode.saved() {
             self.store(PersistentState { mode, ..self.persistent_state() }).await.map_err(store_failure)?;
             self.mode.set_saved(mode);
@@ -104,6 +105,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
 
     /// REQUEST SENSE (SPC-4): returns the first pending unit attention, or else the state of the unit.
     pub(super) fn request_sense(&self, nexus: NexusId, cdb: Cdb) -> Rope {
+        // Taken, because REQUEST SENSE clears the unit attention that it reports (SPC-4).
         let mut sense = match self.nexuses.take(nexus) {
             Some(attention) => attention.sense(),
             None => self.state_sense(nexus),
@@ -115,7 +117,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
     }
 
     fn state_sense(&self, nexus: NexusId) -> Sense {
-        // The order matches the order of the checks in `admit`.
+        // Conditions of the unit precede those of the path; for commands, `admit` checks the path first.
         let sanitize = self.sanitize.sense(|| self.medium.geometry().blocks);
         let unserved = || self.port_groups.state_of(nexus, &self.nexuses).sense();
         let sense = sanitize.or_else(|| self.readiness.sense()).or_else(unserved);

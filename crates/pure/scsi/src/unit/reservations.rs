@@ -28,7 +28,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
     /// Clears the reservation and all registrations by order of the owner. Establishes 2A/03 for every registered
     /// nexus.
     ///
-    /// *Durability*: durable when it returns. *Errors*: the keeper failed; nothing has changed then.
+    /// *Durability*: durable when it returns. *Errors*: the store failed; nothing has changed then.
     pub async fn clear_reservations(&self) -> Result<(), StoreError> {
         let _turn = self.tasks.acquire_owner_slot(PERSISTENT_STATE_SLOT).await;
         let change = self.reservations.state().cleared(None);
@@ -85,13 +85,13 @@ impl<D: BlockDevice> LogicalUnit<D> {
 
     /// Persists the change, installs it and establishes its unit attentions. On an error nothing has changed.
     async fn store_and_install(&self, change: Change) -> Result<(), StoreError> {
-        // A change of state that is not persistent (APTPL is zero before and after) does not need a write to the
-        // keeper.
+        // A change of state that is not persistent (APTPL is zero before and after) needs no write to the state store.
         let is_same = change.after.emit() == self.reservations.state().emit();
         if !is_same {
             self.store(PersistentState { reservations: change.after.clone(), ..self.persistent_state() }).await?;
         }
         self.reservations.install(change.after);
+        // Behind the installation, because the roles follow from the new state.
         self.nexuses.set_roles(|nexus| self.reservations.role(nexus));
         let told = self.nexuses.called(&change.attentions).into_iter();
         told.for_each(|(nexus, attention)| self.nexuses.establish(nexus, attention));

@@ -28,6 +28,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
             }
         };
         let tells = self.mode.get().task_aborted_status;
+        // Listed before the abort, because aborted tasks may leave at once.
         let mut cleared = self.tasks.nexuses();
         if matches!(affected, Affected::All) {
             // The transport has already dropped the waiting commands of the nexus itself.
@@ -70,6 +71,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
     fn reset(&self) {
         self.mode.reset();
         self.readiness.reset();
+        // A reservation of RESERVE does not survive a reset (SPC-2).
         self.reservations.set_reserved_by(None);
         self.nexuses.establish_for_all(UnitAttention::Reset);
     }

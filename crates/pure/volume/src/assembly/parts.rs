@@ -71,6 +71,7 @@ pub(super) fn split(newest: &FoundCatalog, candidate: &Candidate<'_>) -> Option<
 
 /// Returns the newest commit of a part that was written, where `newest` belongs to a part that was only opened.
 pub(super) fn written<'a>(newest: &'a FoundCatalog, candidates: &[Candidate<'a>]) -> &'a FoundCatalog {
+    // The other part wins only where it alone was written: its data exists nowhere else.
     let wins = |candidate: &&Candidate<'a>| {
         divergence(newest, candidate).is_some_and(|parting| parting.is_written == (false, true))
     };

@@ -28,6 +28,7 @@ impl Catalog {
         self.check_log()?;
         self.check_reservations()?;
         self.check_scrub()?;
+        // Last: its sums cannot overflow once every run was found to lie within its group.
         self.check_slabs()
     }
 
@@ -52,6 +53,7 @@ impl GroupRecord {
         ensure(self.role == GroupRole::Data || self.slabs == 0, "a group that is not for volumes has slabs")?;
         ensure(self.members.is_empty() == (self.role == GroupRole::Removed), "a group has no members")?;
         let blocks = u64::from(self.slab_blocks) * u64::from(self.slabs);
+        // The level is not interpreted here, so the bound is that of RAID-0.
         let most = self.member_blocks.0.checked_mul(self.members.len() as u64);
         ensure(most.is_some_and(|most| blocks <= most), "a group has more slabs than its members can hold")
     }

@@ -68,6 +68,7 @@ impl CopyRecord {
         let wire: CopyWire = payload.read().ok()?;
         let bytes = payload.bytes(usize::from(wire.source_bytes.get())).ok()?;
         let source = std::str::from_utf8(bytes).ok().filter(|source| source.len() <= SOURCE_BYTES_MAX)?.to_owned();
+        // Bytes behind the name mean that its length is wrong.
         payload.end().ok()?;
         let record = Self {
             source_pool: Uuid::from_bytes(wire.source_pool),
@@ -89,6 +90,7 @@ impl Catalog {
 
     /// Copies whose target volume exists and is still partial.
     pub(crate) fn unfinished_copies(&self) -> impl Iterator<Item = (Uuid, &CopyRecord)> {
+        // A complete volume needs no record, and the copy to a deleted one never continues.
         let is_partial =
             |volume: Uuid| self.branch(volume).is_some_and(|(_, branch)| branch.partial && !branch.deleting);
         self.copies.iter().map(|(&volume, copy)| (volume, copy)).filter(move |(volume, _)| is_partial(*volume))

@@ -184,6 +184,7 @@ impl Catalog {
     /// Number of volumes of all kinds.
     #[must_use]
     pub fn volume_count(&self) -> usize {
+        // A volume that is being deleted counts until its space is freed: its record still takes part of the catalog.
         self.volumes.len() + self.families.iter().map(|family| family.branches.len()).sum::<usize>()
     }
 

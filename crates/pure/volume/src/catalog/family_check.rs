@@ -45,6 +45,7 @@ impl FamilyRecord {
         let end = run.first.checked_add(run.slabs);
         ensure(run.slabs > 0 && end.is_some_and(|end| end <= group.slabs), "a family lies behind its group")?;
         let granule_blocks = self.granule_bytes / BLOCK_BYTES;
+        // Blocks of a slab behind its last whole granule are not used.
         let granules = u64::from(group.slab_blocks / granule_blocks);
         // A place in the map has 24 bits each for slab and granule.
         let small = u64::from(group.slabs) <= PLACE_PARTS_MAX && granules <= PLACE_PARTS_MAX;

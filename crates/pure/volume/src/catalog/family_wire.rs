@@ -228,6 +228,7 @@ pub(super) fn needed_by_family(payload: &[u8]) -> u64 {
 
 /// Feature bits required by a volume's record.
 pub(super) fn needed_by_branch(payload: &[u8]) -> u64 {
+    // Versions without this feature would serve half a copy.
     let is_partial = BranchWire::ref_from_prefix(payload).is_ok_and(|(branch, _)| branch.flags & PARTIAL != 0);
     if is_partial { crate::label::PARTIAL } else { 0 }
 }
@@ -294,6 +295,7 @@ impl Catalog {
             (TYPE_SNAPSHOT, Some(family)) => {
                 room.snapshots =
                     room.snapshots.checked_sub(1).ok_or(CatalogError::Damaged("there are too many snapshots"))?;
+                // A snapshot before the first volume of its family is out of place.
                 let Some(branch) = family.branches.last_mut() else { return Ok(false) };
                 branch.snapshots.push(SnapshotRecord::parse(payload)?);
             }

@@ -76,6 +76,7 @@ impl LostRecord {
             }
             lost.runs.push(run);
         }
+        // Bytes behind the runs mean that the count is wrong.
         payload.end().ok()?;
         Some((wire.group.get(), lost)).filter(|(_, lost)| !lost.is_empty())
     }

@@ -36,8 +36,10 @@ impl Catalog {
     /// Adds the record of one volume. An unreadable or second record of a volume keeps only that volume from
     /// serving; the pool and its other volumes do not depend on it.
     pub(super) fn parse_reservations(&mut self, payload: &mut Cursor<'_>) {
+        // Without a UUID there is no volume that could be kept from serving.
         let Ok(wire) = payload.read::<ReservationsWire>() else { return };
         let volume = Uuid::from_bytes(wire.volume);
+        // An empty record is never written; one is damage, and so are bytes behind its content.
         let kept =
             payload.bytes(wire.bytes.get() as usize).ok().filter(|kept| !kept.is_empty() && payload.end().is_ok());
         // Of two records neither can be trusted.

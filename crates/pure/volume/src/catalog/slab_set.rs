@@ -51,6 +51,7 @@ impl SlabSet {
     /// *Panics*: when `len` is smaller than before.
     pub fn extend_to(&mut self, len: u32) {
         assert!(len >= self.len, "a set of {} slabs does not shrink to {len}", self.len);
+        // Bits beyond the last slab are always clear, so the new slabs are not in the set.
         self.words.resize(len.div_ceil(64) as usize, 0);
         self.len = len;
     }

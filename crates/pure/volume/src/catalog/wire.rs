@@ -131,6 +131,7 @@ impl Catalog {
         let mut room = Limits::of_a_pool();
         while !rest.0.is_empty() {
             let header: RecordHeader = rest.read()?;
+            // Each record has its own bytes, so a wrong count in it cannot reach into the next one.
             let mut payload = Cursor(rest.take(header.payload_bytes.get() as usize)?);
             rest.pad(header.payload_bytes.get() as usize)?;
             match (header.kind.get(), &mut catalog) {
@@ -204,6 +205,7 @@ impl Catalog {
         let reserved: usize = self.reserved().map(|(_, kept)| reservations::emitted_bytes(kept)).sum();
         let lost: usize = self.lost_blocks().map(|(_, lost)| lost.emitted_bytes()).sum();
         let copies: usize = self.unfinished_copies().map(|(_, copy)| CopyRecord::emitted_bytes(copy)).sum();
+        // Records of a scrub and of an announcement always count, so that a full catalog can still get them.
         RECORD_BYTES
             + size_of::<PoolWire>()
             + self.name.len()
@@ -422,6 +424,7 @@ impl Segment {
         // Memory for the set is allocated only after the pool-wide sum was checked.
         room.take_slabs(rows.saturating_mul(count))?;
         let columns = (0..count).map(|_| Column::parse(payload)).collect::<Result<_, _>>()?;
+        // No overflow: the product was within the limits above.
         let set = SlabSet::none(rows * count);
         let initialised = match wire.set {
             SET_RUNS => parse_runs(payload, wire.items.get(), set)?,
@@ -570,6 +573,7 @@ fn record_with(out: &mut Vec<u8>, (kind, flags): (u16, u16), payload: impl FnOnc
     let start = out.len();
     payload(out);
     let bytes = u32::try_from(out.len() - start).expect("a catalog is shorter than 4 GiB");
+    // The length is the last field of the header, behind kind and flags.
     out[at + 4..at + 8].copy_from_slice(&bytes.to_le_bytes());
     out.resize(out.len().next_multiple_of(ALIGN), 0);
 }

@@ -35,6 +35,7 @@ impl Catalog {
 
     /// True unless nothing was written since the commit of this generation, which gave up a member.
     pub(crate) fn is_written_since(&self, generation: u64) -> bool {
+        // Without the record nothing is known, so the pool counts as written.
         self.written.is_none_or(|written| written >= generation)
     }
 

@@ -25,6 +25,7 @@ impl DataKey {
 
     /// Key of the data and key of the tweak.
     pub(crate) fn halves(&self) -> (&[u8; 32], &[u8; 32]) {
+        // The key of the data comes first, as in IEEE 1619.
         let (data, rest) = self.0.expose().split_first_chunk().expect("it has 64 bytes");
         (data, rest.first_chunk().expect("it has 64 bytes"))
     }
@@ -166,6 +167,7 @@ impl PoolKey {
 }
 
 fn digest(label: &[u8], secret: &[u8], rest: &[u8]) -> Zeroizing<[u8; 32]> {
+    // Each use has a label of its own, so that no digest of one use is that of another.
     let digest = Sha3_256::new().chain_update(label).chain_update(secret).chain_update(rest);
     Zeroizing::new(digest.finalize().into())
 }

@@ -44,6 +44,7 @@ impl BlockCipher {
         for (block, number) in data.chunks_exact_mut(BLOCK_BYTES as usize).zip(first..) {
             // Each block of 4096 bytes is its own data unit, so blocks can be read and written independently.
             let mut mask = self.first_mask(group, number);
+            // 32 cells of 16 bytes divide a block of 4096 bytes, so no remainder is left out.
             for run in block.chunks_exact_mut(CELL_BYTES * LANES) {
                 let mut masks = [0; LANES];
                 for place in &mut masks {

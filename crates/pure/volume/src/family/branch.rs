@@ -118,6 +118,7 @@ impl Branch {
 
     /// Decodes the cleaning progress: the low 24 bits number the pass, the rest is the next granule.
     pub(super) fn set_gc_progress(&self, value: u64) {
+        // Values have 56 bits, so 32 are left for the granule.
         self.cleaned.set((value as u32 & CLEANING, (value >> 24) as u32));
     }
 
@@ -137,6 +138,7 @@ impl Branch {
         *self.dead.borrow_mut() = record.dead.clone();
         *self.snapshots.borrow_mut() = record.snapshots.iter().map(|snapshot| snapshot.epoch).collect();
         let snapshots = self.snapshots.borrow();
+        // A deleted snapshot takes its count with it; the epoch is never used again.
         self.exclusive.borrow_mut().retain(|epoch, _| snapshots.contains(epoch));
     }
 
@@ -150,6 +152,7 @@ impl Branch {
     /// share.
     pub(crate) fn needed_entries(&self, granule_blocks: u32) -> u64 {
         let all = if self.thick { self.granules(granule_blocks) } else { self.mapped.get() };
+        // Nothing is written to a volume that is being deleted.
         if self.deleting.get() { 0 } else { all.saturating_sub(self.own_versions.get()) }
     }
 
@@ -158,7 +161,7 @@ impl Branch {
         if self.thick { self.needed_entries(granule_blocks) } else { 0 }
     }
 
-    /// One step of a lookup by `viewer`; see [`lineage::step`].
+    /// One step of a lookup by `viewer`; see [`visibility::lookup_step`].
     pub(crate) fn lookup_step(&self, viewer: u64) -> (u64, Option<u64>) {
         visibility::lookup_step(&self.dead.borrow(), viewer)
     }
@@ -173,6 +176,7 @@ impl Branch {
     /// True when a version of `epoch` is seen only by the newest snapshot once the volume no longer sees it.
     pub(crate) fn is_exclusive(&self, epoch: u64) -> bool {
         let snapshots = self.snapshots.borrow();
+        // No underflow: the check of the catalog refuses epoch 0.
         let newest = self.epoch.get() - 1;
         let before = snapshots.len().checked_sub(2).map_or(0, |at| snapshots[at]);
         // Only without dead ranges and between the last two snapshots can this be told from the epochs alone;

@@ -30,9 +30,11 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
                 self.log.borrow_mut().freed.push(freed);
             }
         }
+        // Applied and queued without an await, so that a checkpoint takes both or neither.
         self.apply_record(&record);
         let mut log = self.log.borrow_mut();
         log.pending.push(record);
+        // Consecutive without gaps: a log block stores only the serial number of its first record.
         log.serial += 1;
     }
 
@@ -48,11 +50,13 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             return;
         }
         if record.value.is_some() && record.freed.is_none() {
+            // A version that frees a place replaces one, so only the others can make the tree larger.
             let (now, before) = self.grown.get();
             self.grown.set((now + 1, before));
         }
         let more = i64::from(record.place().is_some()) - i64::from(record.freed.is_some());
         self.allocated.set(add(self.allocated.get(), more));
+        // The log may still have records of a branch whose deletion has ended.
         let Some(branch) = self.branch(record.key.branch()) else { return };
         let epoch = record.key.low();
         if epoch == branch.epoch.get() {
@@ -64,6 +68,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         if let Some(before) = epoch.checked_sub(1).filter(|_| record.exclusive)
             && !branch.dead.borrow().iter().any(revived)
         {
+            // The epoch before this one is that of the newest snapshot.
             let mut exclusive = branch.exclusive.borrow_mut();
             let count = exclusive.entry(before).or_default();
             *count = count.saturating_add(1);

@@ -172,6 +172,7 @@ impl<'a, D: BlockDevice + 'static, G: BlockDevice + 'static> ConsistencyCheck<'a
 
     /// Checks that head and log on the disks are those of the open family.
     async fn check_log(&mut self) -> Result<(), MapError> {
+        // A family that was never written has no head on the disks and the default one in memory.
         let head = self.family.meta.read_head().await?.unwrap_or_default();
         if head != *self.family.head.borrow() {
             self.checked.find(FindingKind::Damaged, "the head on the disks is not the newest".to_owned());
@@ -258,6 +259,7 @@ impl<'a, D: BlockDevice + 'static, G: BlockDevice + 'static> ConsistencyCheck<'a
             let word = |map: &BTreeMap<u32, BTreeMap<u32, u64>>, at: u32| {
                 map.get(&slab).and_then(|words| words.get(&at)).copied().unwrap_or(0)
             };
+            // Versions on such a slab were reported and not collected above, so only bits are left.
             if !self.family.space.granules.borrow().has(slab) {
                 self.checked.find(
                     FindingKind::Leak,
@@ -265,6 +267,7 @@ impl<'a, D: BlockDevice + 'static, G: BlockDevice + 'static> ConsistencyCheck<'a
                 );
                 continue;
             }
+            // One finding for a word of 64 granules keeps the list short.
             for at in 0..self.family.space.granules.borrow().granules(slab).div_ceil(64) {
                 let (used, taken) = (word(&self.checked.used, at), word(&self.checked.taken, at));
                 let told = |what| format!("granules of slab {slab:#x} from {} on {what}", at * 64);
@@ -314,7 +317,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         held
     }
 
-    /// Blocks changes as [`Family::stand_still`], with every change logged and no background work in progress.
+    /// Blocks changes as [`Family::freeze_writes`], with every change logged and no background work in progress.
     pub(crate) async fn quiesce(self: &Rc<Self>) -> Result<Vec<RangeGuard>, MapError> {
         // The same order as in the background work, which takes branch locks under this one: no deadlock.
         let mut held = vec![self.maintenance_lock.exclusive(0..1).await];
@@ -330,6 +333,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         let (mut granule, end) = (0, branch.granules(self.granule_blocks));
         let mut mapped = 0;
         while granule < end {
+            // Only granules with a version somewhere can be mapped; the others are skipped in whole leaves.
             let (candidates, until) = self.candidates_in(branch, granule..end).await?;
             for candidate in candidates {
                 mapped += u64::from(self.visible_version(branch, candidate, branch.epoch.get()).await?.is_some());

@@ -30,6 +30,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             // That head may be on the disks and its pages are free again: its slot is overwritten before they
             // are reused.
             let head = self.head.borrow().clone();
+            // Before the first head there is none to put there; `Meta::format` zeroes both slots again.
             if head.generation > 0 {
                 let _: Stable = self.meta.supersede_head(&head).await?;
             }
@@ -48,9 +49,12 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             (self.overlay.borrow_mut().freeze(), self.count(), head)
         };
         let (since, before) = self.grown.get();
+        // Keys of the frozen changes still count: they are in neither the old tree nor the new one yet.
         self.grown.set((0, since + before));
+        // The free pages as they were, for the case that the checkpoint fails.
         let space = self.meta.begin(head.generation);
         let changes = tree_changes(&layer, self.changed_counters(&counters));
+        // Dropped here, so that `merge_back` is the last owner and need not copy the layer.
         drop(layer);
         if let Err(error) = self.write_checkpoint(&mut head, &changes).await {
             // The failed checkpoint leaves no trace: its pages are free and its changes go into the next one.
@@ -110,6 +114,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             let granules = self.space.granules.borrow();
             granules.slabs().map(|slab| (slab >> 24) as u16).collect()
         };
+        // Slabs are in ascending order of their groups, so equal ones are adjacent.
         groups.dedup();
         if groups.is_empty() { Ok(self.meta.flush().await?) } else { super::meta::flush(&self.shared, &groups).await }
     }
@@ -128,6 +133,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         if self.formatted.replace(true) {
             return Ok(());
         }
+        // After the head is stable: from this commit on, a missing head is damage.
         let said = self.shared.store.change(|catalog| {
             if let Some(record) = catalog.family_mut(self.id) {
                 record.formatted = true;
@@ -147,6 +153,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
 
     /// Waits until no commit and no checkpoint is in progress.
     pub(crate) async fn drain(&self) {
+        // Commits first, because one that is in progress may start a checkpoint.
         self.commits.until_idle().await;
         self.checkpoints.until_idle().await;
     }

@@ -28,6 +28,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         if branch.cleaning.get() == 0 {
             return Ok(GcStep::default());
         }
+        // Before the lock, so that writers of these granules do not wait for a checkpoint as well.
         self.admit_change().await?;
         let (pass, from) = match branch.cleaned.get() {
             // A request that arrives during a pass does not restart it: the pass keeps its own number.
@@ -36,11 +37,13 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         };
         let end = self.step_end(branch, from).await?;
         let freed = {
+            // Granule numbers have 32 bits, so this is the end of every branch.
             let last = end.map_or(1 << 32, u64::from);
             // The lock of the step's granules keeps writers out while their versions are compared.
             let _held = branch.locks.exclusive(u64::from(from)..last).await;
             self.clean(branch, from, end).await?
         };
+        // Progress is an entry of the map, logged behind the removals that it covers.
         let progress = Key::progress(branch.number);
         match end {
             Some(end) => self.change(Record::put(progress, u64::from(end) << 24 | u64::from(pass))),
@@ -81,6 +84,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         let mut freed = 0;
         loop {
             let (entries, next) = self.entries(key, end).await?;
+            // Versions of one granule may be in several leaves; they are judged when all of them are collected.
             for entry in entries {
                 if versions.last().is_some_and(|last| last.0.middle() != entry.0.middle()) {
                     freed += self.clean_granule(branch, &versions);
@@ -123,6 +127,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         // The removals must be durable before the catalog forgets that they were due.
         self.commit().await?;
         let ended = self.shared.store.change(|catalog| {
+            // The whole family may have been deleted in the meantime.
             let Some(family) = catalog.family_mut(self.id) else { return Ok(()) };
             let Some(at) = family.branches.iter().position(|one| one.number == branch.number) else { return Ok(()) };
             let record = &mut family.branches[at];

@@ -14,7 +14,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     /// Makes all data written and all changes made before this call durable (flush).
     ///
     /// *Errors*: any failure. The next call retries, with a checkpoint and a new log where the log could not be
-    /// written; when data could not be made durable, the map accepts no more changes ([`Family::stopped`]).
+    /// written; when data could not be made durable, the map accepts no more changes ([`Family::failure`]).
     pub(crate) async fn commit(self: &Rc<Self>) -> Result<(), MapError> {
         let family = self.clone();
         let turn = move || {
@@ -71,6 +71,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         dirty: u64,
     ) -> Result<(), MapError> {
         if !bug_injection::is_injected(InjectedBug::CommitBeforeData) {
+            // One bit for each group; a pool has at most 64.
             let groups: SmallVec<[u16; 8]> = (0..64).filter(|group| dirty >> group & 1 == 1).collect();
             if !groups.is_empty() {
                 let flushed = meta::flush(&self.shared, &groups).await;
@@ -103,6 +104,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     /// Replaces an unwritable log: a checkpoint takes in all changes, and a log of a new life starts behind the
     /// failed blocks.
     async fn renew_log(self: &Rc<Self>) -> Result<(), MapError> {
+        // In a new life the failed blocks, whatever they hold, cannot be taken for a part of the log.
         self.log.borrow_mut().life += 1;
         self.checkpoint().await?;
         self.is_log_lost.set(false);
@@ -204,6 +206,7 @@ fn blocks_of(serials: Range<u64>, whole: &[Range<u64>], records_max: usize) -> V
     let mut start = serials.start;
     while start < serials.end {
         let full = serials.end.min(start + records_max as u64);
+        // A range that would be cut begins the next block instead, into which it fits.
         let split = whole.iter().find(|whole| whole.start < full && full < whole.end);
         let end = split.map_or(full, |whole| whole.start);
         assert!(end > start, "what must stay together fits into a block");

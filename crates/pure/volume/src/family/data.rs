@@ -111,6 +111,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Data<D, G> {
             return (GROUP_LOST, 0);
         }
         let group = place.group();
+        // The low 24 bits are the slab within its group.
         let slab = u64::from(place.slab() & 0x00ff_ffff) * u64::from(self.slab_blocks.borrow()[usize::from(group)]);
         (group, slab + u64::from(place.index()) * u64::from(self.granule_blocks))
     }
@@ -186,6 +187,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Data<D, G> {
     pub(super) async fn write_in_place(&self, steps: &Steps, data: &View) -> Result<(), MapError> {
         let runs = self.runs(steps.iter().map(|step| (step.part, step.seen.map(|seen| seen.place))));
         let fresh = bug_injection::is_injected(InjectedBug::FreshOverLive);
+        // Every step has an own version here, so each run has a place.
         let writes = runs.into_iter().filter_map(|run| {
             let from = bytes(run.at);
             Some(self.write_run(run.place?, data.slice(from..from + bytes(run.blocks)), fresh))
@@ -228,6 +230,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Data<D, G> {
     /// Composes whole granules: the data of the request and, around it, the current content of the granules.
     async fn compose(&self, steps: &[Step], data: &View) -> Result<View, MapError> {
         let whole = u64::from(self.granule_blocks);
+        // Not zeroed first: each granule is filled below with data, old content or zeros.
         let mut content = Buf::recycled(steps.len() * bytes(whole));
         for (step, place) in steps.iter().zip(content.chunks_exact_mut(bytes(whole))) {
             let (from, end) = (step.part.from, step.part.from + step.part.blocks);

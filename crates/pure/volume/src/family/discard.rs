@@ -30,6 +30,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         let mut granule = first;
         while granule < last {
             let (candidates, until) = self.candidates_in(branch, granule..last).await?;
+            // Without a version in this part of the map there is nothing to free and nothing to lock.
             let Some(&next) = candidates.first() else {
                 granule = until;
                 continue;
@@ -49,6 +50,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     /// Zeroes parts of granules, where they are mapped.
     async fn clear(self: &Rc<Self>, branch: &Rc<Branch>, extent: Extent) -> Result<(), MapError> {
         for part in parts(extent, self.granule_blocks) {
+            // Zeros written to an unmapped part would allocate a granule for what reads as zeros already.
             if self.visible_version(branch, part.granule, branch.epoch.get()).await?.is_some() {
                 let here = Extent::new(extent.start.0 + part.at, part.blocks);
                 self.write(branch, here, View::zeroed(bytes(part.blocks))).await?;

@@ -1,7 +1,7 @@
 //! Epoch-based reclamation for readers: places and pages that were given up are reused only after all readers
 //! that started before have finished.
 //!
-//! Readers take no lock; they hold a [`Looking`] guard.
+//! Readers take no lock; they hold a [`ReadGuard`].
 
 use shard::Signal;
 use std::cell::{Cell, RefCell};
@@ -30,6 +30,7 @@ impl EpochReclaim {
         if counts.is_empty() {
             counts.push_back(0);
         }
+        // One count for each era from the oldest on; the last one is that of the current era.
         let era = self.oldest.get() + counts.len() as u64 - 1;
         *counts.back_mut().expect("there is a present era") += 1;
         ReadGuard { eras: self, era }
@@ -44,6 +45,7 @@ impl EpochReclaim {
         }
         let ended = self.oldest.get() + counts.len() as u64 - 1;
         counts.push_back(0);
+        // `pop_drained` borrows the counts itself.
         drop(counts);
         self.pop_drained();
         ended

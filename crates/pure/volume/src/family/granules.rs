@@ -254,6 +254,7 @@ impl Granules {
     }
 
     fn find_unit(&mut self, group: usize, unit: u32) -> Option<GranuleAddress> {
+        // The group is the high part of a slab number, so the slabs of a group are adjacent in the map.
         let numbers = (group as u32) << 24..(group as u32 + 1) << 24;
         // The search starts at the last hit and is bounded: a nearly full slab list must not slow down each
         // write.
@@ -277,8 +278,10 @@ impl Granules {
             let numbers = (group as u32) << 24..(group as u32 + 1) << 24;
             let from = self.cursors[group][1];
             let mut known = self.loaded.range(from..numbers.end).chain(self.loaded.range(numbers.start..from));
+            // Full slabs are not kept loaded, so the first one has a free granule.
             let (&slab, loaded) = known.next()?;
             self.cursors[group][1] = slab;
+            // Bits beyond the last granule are clear as well, but a free granule has a lower one.
             let word = loaded.busy.iter().position(|word| *word != u64::MAX)?;
             Some(GranuleAddress::new(slab, word as u32 * 64 + loaded.busy[word].trailing_ones()))
         })

@@ -72,6 +72,7 @@ impl Head {
         wire.sequence = self.sequence.into();
         wire.life = self.life.into();
         for (place, region) in wire.places.iter_mut().zip(&self.regions) {
+            // `COUNT_MAX` keeps generations below 2^48, so the shift loses no bit.
             *place = (region.generation << 1 | u64::from(region.copy)).into();
         }
         FORMAT.emit(&wire)
@@ -89,6 +90,7 @@ impl Head {
             return None;
         }
         let (page, level, count) = (wire.root.get(), wire.root_level, wire.root_count.get());
+        // A count beyond the array makes the head damaged, although its checksum is right.
         let regions = wire.places.get(..wire.regions.get() as usize)?.iter().map(|place| place.get());
         Some(Self {
             generation: wire.generation.get(),

@@ -26,6 +26,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             if let Some((key, Change::Put(value))) = changed
                 && key == to
             {
+                // The wanted key itself was changed, so the tree need not be read.
                 return Ok(Some((key, value)));
             }
             let stored = last_at_most(&self.meta, root, to).await?.filter(|(key, _)| *key >= from);
@@ -36,6 +37,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
                 (_, Change::Put(value)) => return Ok(Some((key, value))),
                 // The newest change is a removal; the search continues below the removed key.
                 _ if key <= from => return Ok(None),
+                // No underflow: the removed key lies above `from`.
                 _ => to = Key(key.0 - 1),
             }
         }
@@ -71,6 +73,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     ) -> Result<Option<(u64, GranuleAddress)>, MapError> {
         let mut viewer = viewer;
         loop {
+            // Each step continues at an earlier epoch, so this ends.
             let (floor, next) = branch.lookup_step(viewer);
             let key = |epoch| Key::version(branch.number, granule, epoch);
             let newest = self.last_entry(key(0), key(viewer)).await?;

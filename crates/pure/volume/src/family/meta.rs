@@ -116,6 +116,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
 
     /// Flushes the groups that the map is on.
     pub(crate) async fn flush(&self) -> Result<Stable, MapError> {
+        // Only the groups of the map: data on other groups has flushes of its own.
         let mut groups: SmallVec<[u16; 4]> = self.slabs.borrow().iter().map(|slabs| slabs.group).collect();
         groups.sort_unstable();
         groups.dedup();
@@ -189,6 +190,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
             told.copy ^= 1;
             let copy = told.copy;
             let page = self.space.borrow().emit(self.identity, region, head.generation);
+            // Made stable by the flush that precedes the head.
             let _: Written = self.write(bits_place(region, copy), page).await?;
         }
         Ok(())
@@ -217,6 +219,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
         let mut runs: Vec<(u64, Vec<Page>)> = Vec::new();
         for (number, page) in waiting {
             match runs.last_mut() {
+                // Consecutive numbers may lie in different slabs or units; a write covers a contiguous part.
                 Some((first, pages))
                     if *first + pages.len() as u64 == number && self.locate(*first).run > pages.len() as u64 =>
                 {
@@ -251,11 +254,13 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Pages for Meta<D, G> {
     }
 
     async fn store(&self, level: u8, entries: &[(Key, u64)]) -> Result<u64, MapError> {
+        // Never an old page's number, even one that this checkpoint has released: the old tree still counts.
         let number = self.space.borrow_mut().allocate().ok_or(MapError::Full)?;
         let (family, birth) = (*self.identity.family.as_bytes(), self.identity.birth);
         let page =
             Page::emit(PageIdentity { family, birth, number, generation: self.generation.get() }, level, entries);
         self.cache.insert(self.cache_prefix | number, page.clone());
+        // Pages are written in portions, so that a large checkpoint needs little memory.
         let full = {
             let mut checkpoint = self.checkpoint.borrow_mut();
             assert!(checkpoint.created.insert(number), "a checkpoint makes a page once");

@@ -53,6 +53,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         family.meta.repair_log(&image, head.sequence..found.sequence).await;
         *family.log.borrow_mut() = Log {
             sequence: found.sequence,
+            // Blocks from the head on stay in the ring until the next checkpoint covers them.
             from: head.sequence,
             serial: found.serial,
             life: found.life,
@@ -139,6 +140,7 @@ pub(super) fn shapes<D: BlockDevice + 'static, G: BlockDevice>(
     let slabs = shared.slab_blocks();
     let shape = |(&slab_blocks, group): (&u32, u16)| {
         let gate = shared.gate_of(group);
+        // A log group has no gate; it has no slabs either, so its shape is not used.
         let stripe_blocks = gate.map_or(1, |gate| gate.device().geometry().optimal_bytes.div_ceil(BLOCK_BYTES));
         Shape::of(slab_blocks, granule_blocks, stripe_blocks)
     };

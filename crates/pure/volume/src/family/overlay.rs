@@ -35,6 +35,7 @@ impl OverlayLayer {
     fn mask(&mut self, key: Key, set: u64, clear: u64) {
         // A mask, not a value: the tree's bits need not be read to record a change of some of them.
         let change = self.changes.entry(key).or_insert(Change::Mask { set: 0, clear: 0 });
+        // Bitmaps change by masks alone, so the entry is one.
         if let Change::Mask { set: sets, clear: clears } = change {
             *sets = (*sets | set) & !clear;
             *clears = (*clears | clear) & !set;
@@ -71,6 +72,7 @@ impl MapOverlay {
     /// Freezes the changes so far for a checkpoint.
     pub(crate) fn freeze(&mut self) -> Rc<OverlayLayer> {
         assert!(self.frozen.is_none(), "one checkpoint is written at a time");
+        // Changes from here on belong to the next checkpoint, and are seen above the frozen ones.
         let frozen = Rc::new(std::mem::take(&mut self.active));
         self.frozen = Some(frozen.clone());
         frozen
@@ -114,6 +116,7 @@ impl MapOverlay {
         // Oldest layer first, so that newer changes override it.
         for layer in self.frozen.iter().map(|frozen| &**frozen).chain([&self.active]) {
             let mut changes = layer.changes.range(from..end).peekable();
+            // Most leaves have no change, and are then not copied.
             if changes.peek().is_none() {
                 continue;
             }

@@ -44,6 +44,7 @@ fn places(pages: usize) -> Vec<Option<Cached>> {
 impl PageCache {
     /// Sets the size to about `pages` pages and empties the cache.
     pub(crate) fn resize(&self, pages: usize) {
+        // Emptied, because the set of a page depends on the number of sets.
         self.sets.borrow_mut().places = places(pages);
     }
 
@@ -64,6 +65,7 @@ impl PageCache {
         let same = set.iter().position(|place| place.as_ref().is_some_and(|cached| cached.key == key));
         // An empty place counts as oldest.
         let oldest = || (0..WAYS).min_by_key(|&at| set[at].as_ref().map_or(0, |cached| cached.looked));
+        // A page that is cached already is replaced where it is, so that no key occurs twice.
         let at = same.or_else(oldest).expect("a set has places");
         set[at] = Some(Cached { key, looked, page });
     }

@@ -75,6 +75,7 @@ impl PageSpace {
         for page in self.pages..pages {
             self.put(page, is_for_bits(page));
             self.free += u64::from(!is_for_bits(page));
+            // The next checkpoint writes the bitmap of every region that has got pages.
             self.changed.insert((page / REGION_PAGES) as usize);
         }
         self.pages = pages;
@@ -137,6 +138,7 @@ impl PageSpace {
                 candidates &= u64::MAX << (self.cursor % 64);
             }
             let page = at as u64 * 64 + u64::from(candidates.trailing_zeros());
+            // Bits behind the last page are clear as well, so the number is compared.
             if candidates != 0 && page < self.pages {
                 let is_for_pages = page >= self.fixed && !is_for_bits(page) && !self.is_taken(page);
                 assert!(is_for_pages, "heads, log, bits and pages of a tree are not given away");

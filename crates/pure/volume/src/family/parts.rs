@@ -25,6 +25,7 @@ pub(crate) fn parts(extent: Extent, granule_blocks: u32) -> Parts {
     while block < extent.end().0 {
         let (granule, from) = (block / of_granule, block % of_granule);
         let blocks = (of_granule - from).min(extent.end().0 - block);
+        // A volume has at most 64 TiB, and the smallest granule 16 KiB.
         let granule = u32::try_from(granule).expect("a volume has at most 2^32 granules");
         parts.push(Part { granule, from, blocks, at: block - extent.start.0 });
         block += blocks;

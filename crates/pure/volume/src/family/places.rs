@@ -68,16 +68,19 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
                     return Ok(taken);
                 }
                 let unknown = self.space.granules.borrow().unknown();
+                // Slabs that were not read yet are searched before another one is leased.
                 if let Some(slab) = unknown {
                     self.load(slab).await?;
                     continue;
                 }
             }
+            // Places that count as free may all be held, so a slab is leased even where none seems to be missing.
             if self.space.allocate_slabs(short.max(1))? {
                 continue;
             }
             // Places that were freed, but not committed or still visible to readers, are the last resort.
             let freed = !self.log.borrow().freed.is_empty() || self.space.has_pending_free();
+            // Bounded, because other writers may take what each commit frees.
             if !freed || commits == COMMITS_MAX {
                 return Err(MapError::Full);
             }
@@ -149,6 +152,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     /// data needs a larger map. All slabs are assumed to be like those of the map.
     pub(crate) fn missing_bytes(&self, entries: u64, places: u64) -> u64 {
         let Some((group, shape)) = self.meta.last_slab() else { return 0 };
+        // At least one, so that the division below is possible.
         let granules = u64::from(self.space.granules.borrow().granules(GranuleAddress::slab_number(group, 0)).max(1));
         let data = self.space.missing(self.needed_places() + places).div_ceil(granules);
         let (total, slabs) = (self.space.granules.borrow().total(), self.space.granules.borrow().slab_count() as u64);
@@ -183,6 +187,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     pub(crate) fn make_room_in_map(self: &Rc<Self>, more: u64) -> Result<(), MapError> {
         while !self.map_fits(more) {
             if !self.space.allocate_meta_slab(&self.meta)? {
+                // Empty data slabs of every family can hold map pages, those of this one too.
                 let given = self.families.upgrade().is_some_and(|families| families.return_all_empty_slabs(None) > 0);
                 if !given || !self.space.allocate_meta_slab(&self.meta)? {
                     return Err(MapError::Full);
@@ -218,11 +223,13 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         let wanting = self.branches.sum(|branch| branch.needed_entries(self.granule_blocks));
         // One bitmap entry for each 64 granules, and a partial one per slab.
         let words = places / 64 + slabs;
+        // Progress, two counters and a spare entry for each branch, and one counter for each snapshot.
         let records = self.branches.sum(|branch| 4 + branch.snapshots.borrow().len() as u64);
         let (grown, before) = self.grown.get();
         let entries = self.head.borrow().entries + grown + before + wanting + words + records + more;
         // Worst case of the tree: every node only a third full.
         let tree = pages_max(entries, fanout);
+        // The root may get one level more, and the count of levels is one above the highest level.
         let levels = self.root.get().map_or(1, |root| u64::from(root.level) + 2);
         // A second checkpoint may start before the pages of the previous tree are free.
         let rewritten = tree.min(4 * self.tuning.changes_due as u64 * levels);

@@ -61,6 +61,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         }
         loop {
             let from = Key::version(branch.number, granule(range.start), 0);
+            // The end is exclusive; no version has epoch 2^64 - 1, which stands for the volume's own view.
             let last = Key::version(branch.number, granule(range.end - 1), u64::MAX);
             let (entries, next) = self.entries(from, last).await?;
             granules.extend(entries.iter().map(|(key, _)| key.middle()));
@@ -80,6 +81,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         }
         granules.sort_unstable();
         granules.dedup();
+        // Branches were read up to different granules; only what all of them cover is complete.
         granules.retain(|&granule| u64::from(granule) < until);
         Ok((granules, until))
     }
@@ -96,6 +98,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         let end = extent.end().0.div_ceil(blocks);
         let mut granule = extent.start.0 / blocks;
         let mut runs: Vec<MappedRun> = Vec::new();
+        // One run more than wanted is found, because the last wanted one may still become longer.
         while granule < end && runs.len() <= runs_max {
             let (candidates, until) = self.candidates_in(branch, granule..end).await?;
             for candidate in candidates {

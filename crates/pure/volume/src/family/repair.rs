@@ -49,6 +49,7 @@ impl<'a, D: BlockDevice + 'static, G: BlockDevice + 'static> Repair<'a, D, G> {
                 let bits = |map: &BTreeMap<u32, u64>| map.get(&word).copied().unwrap_or(0);
                 let (used, taken) = (bits(&used), bits(&taken));
                 if used != taken {
+                    // A change like any other: lookups see it at once, and the checkpoint writes it.
                     self.family.overlay.borrow_mut().mark(slab, word, used & !taken, taken & !used);
                 }
             }

@@ -44,6 +44,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> ReverseLookup<'_, D, G>
         for hit in self.located_versions().await? {
             // Clones see granules of their origin, so every branch is asked.
             for branch in self.family.branches.all() {
+                // One result too many shows that the list is cut; further ones would be dropped.
                 if held.found.len() > self.most {
                     return Ok(());
                 }
@@ -65,6 +66,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> ReverseLookup<'_, D, G>
 
     /// Finds the versions located on the blocks.
     async fn located_versions(&self) -> Result<Vec<LocatedVersion>, MapError> {
+        // Versions are the first kind of entries in the order of keys; the bitmaps follow them.
         let (mut from, end) = (Key::version(0, 0, 0), Key::taken(0, 0));
         let mut hits = Vec::new();
         loop {

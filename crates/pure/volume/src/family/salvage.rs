@@ -92,7 +92,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Salvage<D, G> {
         let found = salvage_log(&image.slots, head.sequence, head.serial, head.life);
         *family.log.borrow_mut() = Log {
             sequence: found.replay.sequence,
-            // The log starts empty behind everything found; [`Remains::keep`] writes a checkpoint and clears
+            // The log starts empty behind everything found; [`Salvage::accept`] writes a checkpoint and clears
             // it.
             from: found.replay.sequence,
             serial: found.replay.serial,
@@ -145,6 +145,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Salvage<D, G> {
         loop {
             let (entries, next) = self.family.entries(from, Key::taken(0, 0)).await?;
             for (key, place) in entries.into_iter().map(|(key, value)| (key, GranuleAddress(value))) {
+                // The change that uses the place now is intact itself.
                 let is_other = used.get(&place).is_some_and(|&newest| newest != key);
                 // A slab that was returned to the pool may hold another volume's data.
                 let is_away = place.is_data() && !self.family.space.granules.borrow().has(place.slab());
@@ -173,6 +174,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Salvage<D, G> {
             return Err(Damage("what is left of the map contradicts itself").into());
         }
         Repair::of(&family, &checked).run().await?;
+        // Last: until the checkpoint of the repair is stable, another attempt needs the old log.
         family.meta.clear_log().await?;
         Ok(family)
     }

@@ -88,6 +88,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Space<D, G> {
     /// Delays the reuse of `freed` until all active readers have finished; later readers do not find the places
     /// in the map.
     pub(super) fn defer_free(&self, freed: Vec<GranuleAddress>) {
+        // The era ends here: readers that start from now on find the new places in the map.
         let (era, mut quarantine) = (self.eras.advance_era(), self.pending_free.borrow_mut());
         assert!(quarantine.back().is_none_or(|(last, _)| *last < era), "what is freed later is free later");
         quarantine.push_back((era, freed));
@@ -139,6 +140,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Space<D, G> {
             groups.sort_by_key(|&(_, slabs)| std::cmp::Reverse(slabs));
             for (group, slabs) in groups {
                 let of_slab = u64::from(self.granules.borrow().granules(GranuleAddress::slab_number(group, 0)));
+                // Once the need is met, only a family large enough to lease ahead takes slabs of further groups.
                 if of_slab == 0 || rest == 0 && !runs.is_empty() && share == 1 {
                     continue;
                 }
@@ -179,6 +181,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Space<D, G> {
 
     fn take_run(&self, space: &mut SpaceMap, catalog: &Catalog, group: u16, slabs: u32) -> Option<SlabRun> {
         let record = catalog.family(self.id)?;
+        // Continuing the last run of the group keeps runs long and the catalog small.
         let last = record.data.iter().rev().find(|run| run.group == group);
         space.take_run(group, slabs, last.map(|run| run.first + run.slabs))
     }
@@ -241,6 +244,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Space<D, G> {
                 // Later commits of the map wait for this change of the catalog.
                 self.require_commit(change);
                 let mut own = self.granules.borrow_mut();
+                // Removed at once, so that no writer gets a place on a slab that the pool may give to others.
                 candidates.iter().for_each(|&slab| own.remove(slab));
                 drop(own);
                 self.shared.check_space_thresholds();
@@ -258,6 +262,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Space<D, G> {
         } else {
             own.empty_slabs()
         };
+        // Held places are in use, although no version has them.
         let needed = needed + own.held();
         let mut left = own.total();
         // Slabs are returned only as far as the reservation of thick volumes still fits in the rest.
@@ -273,6 +278,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Space<D, G> {
 
 /// Admits `runs` more slab runs in the catalog.
 fn admit_runs(catalog: &Catalog, runs: usize) -> Result<(), PoolError> {
+    // Each run is counted as a new one, although it may extend another.
     let fits = catalog.emitted_bytes_max() + runs * RUN_BYTES <= BODY_BYTES_MAX;
     if fits && runs > 0 { Ok(()) } else { Err(PoolError::CatalogFull) }
 }
@@ -284,6 +290,7 @@ pub(crate) fn add_run(runs: &mut Vec<SlabRun>, run: SlabRun) {
     let is_before = runs.get(at).is_none_or(|next| next.group != run.group || run.first + run.slabs <= next.first);
     assert!(is_behind && is_before, "no slab is in two runs of a family");
     runs.insert(at, run);
+    // The run behind is merged first: that leaves the index of the run before as it is.
     for at in [at, at.saturating_sub(1)] {
         if let [one, next] = runs.get(at..at + 2).unwrap_or_default()
             && one.group == next.group
@@ -303,6 +310,7 @@ pub(crate) fn remove_slab(runs: &mut Vec<SlabRun>, slab: u32) {
     let run = runs.remove(at);
     let behind = SlabRun { group, first: slab + 1, slabs: run.first + run.slabs - slab - 1 };
     let before = SlabRun { slabs: slab - run.first, ..run };
+    // Both go to the index of the old run, so the later one is inserted first.
     for part in [behind, before].into_iter().filter(|part| part.slabs > 0) {
         runs.insert(at, part);
     }

@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 /// Returns one step of a lookup by `viewer`: it sees versions above the returned floor and up to `viewer`; if
 /// there are none, it continues at the second value.
 pub(crate) fn lookup_step(dead: &[DeadRange], viewer: u64) -> (u64, Option<u64>) {
+    // Of several dead ranges below the viewer, the highest one is met first.
     let below = dead.iter().filter(|range| range.last < viewer).max_by_key(|range| range.last);
     below.map_or((0, None), |range| (range.last, Some(range.after)))
 }

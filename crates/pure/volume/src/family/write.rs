@@ -35,6 +35,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         extent: Extent,
         data: View,
     ) -> Result<(), MapError> {
+        // Before the locks, so that snapshots and other writers do not wait for a checkpoint as well.
         self.admit_change().await?;
         let parts = parts(extent, self.granule_blocks);
         let range = granules(&parts);
@@ -88,6 +89,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         // Exclusive: the map changes for every granule of an atomic write.
         let _held = branch.locks.exclusive(granules(&parts)).await;
         let steps = self.steps(branch, &parts).await?;
+        // Zeros over a hole need no change, so they take no part in the atomic write.
         let go = steps.into_iter().filter(|step| step.seen.is_some() || !is_zero(branch, step, &data)).collect();
         let plan = WritePlan {
             relocate: go,
@@ -100,6 +102,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     /// Maximum length in blocks of a write that is atomic at any alignment: one log block records all of its
     /// granules.
     pub(crate) fn atomic_blocks_max(&self) -> u64 {
+        // One granule less, because an unaligned write touches one more.
         let granules = self.tuning.records_max as u64 - 1;
         ATOMIC_BLOCKS_MAX.min(granules * u64::from(self.granule_blocks))
     }
@@ -143,6 +146,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
                 None if zero => {}
                 Some(_) if zero && whole(&step) => plan.unmap.push(step),
                 Some(_) if is_own(branch, &step) && !(moving && whole(&step)) => plan.in_place.push(step),
+                // Holes, versions that a snapshot or an origin shares, and whole granules that are to be moved.
                 _ => plan.relocate.push(step),
             }
         }
@@ -174,6 +178,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             self.data.write_to(&plan.relocate, &taken.places, data),
         )
         .await;
+        // Both have ended here, also when one failed: no write continues after the answer.
         stay.and(go)?;
         let first = self.log.borrow().serial;
         // No await from here on: all changes of the write enter the map together or not at all.

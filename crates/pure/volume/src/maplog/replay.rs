@@ -28,6 +28,7 @@ pub(crate) fn replay(slots: &[LogSlot], from: u64, serial: u64, life: u32) -> Re
     let at = |sequence: u64| slots.get((sequence % ring) as usize);
     let all = || slots.iter().filter_map(LogSlot::block);
     let mut found = Replay { sequence: from, serial, life: 1, records: Vec::new() };
+    // The life of the checkpoint counts although no block of the log may have it.
     let (mut life, written) = (life, life);
     // One lap at most: a log never holds more blocks than its ring.
     while found.sequence < from + ring {
@@ -73,6 +74,7 @@ pub(crate) fn salvage_log(slots: &[LogSlot], from: u64, serial: u64, life: u32) 
     let mut blocks: Vec<&LogBlock> = slots.iter().filter_map(LogSlot::block).collect();
     let lives = blocks.iter().map(|block| block.life).max().unwrap_or(0).max(life);
     let end = blocks.iter().map(|block| block.sequence + 1).max().unwrap_or(from).max(from);
+    // Blocks before the checkpoint are in its tree already.
     blocks.retain(|block| block.sequence >= from);
     blocks.sort_by_key(|block| block.sequence);
     let replay = Replay { sequence: from, serial, life, records: Vec::new() };

@@ -1,7 +1,7 @@
 //! Ownership state of one member disk: its labels and all intact owner marks.
 //!
 //! Read before and after each mark is written, before each commit, and before disks of other pools are
-//! overwritten. Nothing here writes except [`Sight::clear_other_marks`].
+//! overwritten. Nothing here writes except [`OwnershipState::clear_other_marks`].
 
 use super::parse_any;
 use crate::label::{Label, LabelError};
@@ -118,6 +118,7 @@ impl OwnershipState {
         let (ours, others): (Vec<Mark>, Vec<Mark>) = found.into_iter().partition(|mark| mark.pool == pool);
         // A mark for another disk of the pool was copied here by hand and says nothing about this disk.
         let ours: Vec<Claim> = ours.into_iter().filter(|mark| mark.disk == id).map(|mark| mark.claim).collect();
+        // A mark of this pool means a takeover only to its owner; a claimant without a claim expects older marks.
         let later = own.and_then(|own| ours.iter().find(|mark| mark.has_taken_over(own)));
         let of_claim = later.map(|mark| FenceReason::Claimed { node: mark.name.clone() });
         let of_other = others.first().map(|mark| FenceReason::OtherMark { disk: id, node: mark.claim.name.clone() });

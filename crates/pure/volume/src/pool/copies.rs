@@ -24,6 +24,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     pub async fn store_copied(&self, volume: Uuid, next: Blocks, copied_bytes: u64) -> Result<(), PoolError> {
         let ((), change) = self.shared.store.change(|catalog| {
             let copy = catalog.copies.get_mut(&volume).ok_or(PoolError::VolumeUnknown(volume))?;
+            // Both in one commit: the count is that of the blocks before `next`.
             (copy.next, copy.copied_bytes) = (next, copied_bytes);
             Ok(())
         })?;

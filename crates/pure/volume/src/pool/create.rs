@@ -98,6 +98,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         // All checks that need no I/O come first: nothing is written for an invalid plan.
         let catalog = draft(&plan, &groups)?;
         plan.admit_disks().await?;
+        // The plan is consumed below, and the labels need both.
         let (now, created_by) = (plan.now, sanitize_created_by(&plan.created_by));
         let members = plan.groups.into_iter().flat_map(|group| group.members);
         let disks: Vec<(Uuid, Rc<D>)> = members.map(|disk| (disk.id, Rc::new(disk.device))).collect();
@@ -122,6 +123,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// or gone. *Errors*: `HasVolumes`, `CatalogLost`.
     pub async fn destroy(self) -> Result<(), PoolError> {
         let ((), change) = self.shared.store.change(|catalog| {
+            // Within the change, so that no volume comes between the check and the commit.
             if catalog.volume_count() > 0 {
                 return Err(PoolError::HasVolumes(catalog.volume_count()));
             }
@@ -159,6 +161,7 @@ fn draft<D: BlockDevice, G: BlockDevice>(plan: &CreatePool<D>, groups: &[G]) -> 
         }
     }
     let slab_bytes = if plan.slab_bytes == 0 { choose_slab_bytes(groups) } else { plan.slab_bytes };
+    // Plan and devices are in the same order, which becomes that of the catalog.
     let records = plan.groups.iter().zip(groups).map(|(group, device)| {
         let mut record = draft_group(group, device, slab_bytes)?;
         // The first commit is written without the store, so the placeholder generation is filled in here.
@@ -168,7 +171,9 @@ fn draft<D: BlockDevice, G: BlockDevice>(plan: &CreatePool<D>, groups: &[G]) -> 
     let catalog = Catalog {
         pool: plan.id,
         name: plan.name.clone(),
+        // Refused at every opening until `go_live` has committed.
         phase: PoolPhase::Forming,
+        // No claim yet; the first one has epoch 1.
         owner_epoch: 0,
         slab_bytes,
         groups: records.collect::<Result<_, PoolError>>()?,
@@ -214,6 +219,7 @@ pub(super) fn draft_group<D: BlockDevice, G: BlockDevice>(
 
 /// Smallest slab size with which a pool of `groups` stays below the slab limit of a catalog.
 fn choose_slab_bytes<G: BlockDevice>(groups: &[G]) -> u64 {
+    // Groups round the size up to whole stripes, which only makes their slabs fewer.
     let bytes: u64 = groups.iter().map(|group| group.geometry().bytes()).sum();
     let mut slab_bytes = SLAB_BYTES_MIN;
     while bytes / slab_bytes > u64::from(SLABS_MAX) {
@@ -241,6 +247,7 @@ async fn form<D: BlockDevice>(
         // The label comes last: with it the disk counts as a member, so the catalog must be there.
         write_label(&*disk, &label).await
     };
+    // All disks at once; there is no pool before every one of them has succeeded.
     let outcomes = join_all(disks.iter().map(|(id, disk)| one(*id, disk.clone()))).await;
     for ((id, _), outcome) in disks.iter().zip(outcomes) {
         outcome.map_err(|error| PoolError::DiskFails { disk: *id, error })?;

@@ -48,6 +48,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Families<D, G> {
         }
         let record = self.shared.store.with_catalog(|catalog| catalog.family(id).cloned());
         let record = record.ok_or(PoolError::VolumeUnknown(id))?;
+        // Each opening has its own keys in the shared cache, so pages of an earlier one are never found.
         self.opened.set(self.opened.get() + 1);
         let cache = (self.cache.clone(), self.opened.get());
         let opened = Family::open(self.shared.clone(), Rc::downgrade(self), &record, cache, self.tuning.get()).await;
@@ -110,6 +111,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Families<D, G> {
             return device;
         }
         let device = Rc::new(make());
+        // Entries of closed devices are dropped here, so that the map does not grow.
         devices.retain(|_, device| device.strong_count() > 0);
         devices.insert(id, Rc::downgrade(&device));
         device

@@ -68,6 +68,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Shared<D, G> {
     /// Flushes the group and records it as clean; false while a write is in flight.
     pub(super) async fn mark_clean_if_idle(&self, group: u16) -> Result<bool, PoolError> {
         let gate = self.gate(group);
+        // The number in flight does not show writes that begin and end during the flush, so starts are counted.
         let begun = gate.started.get();
         if gate.in_flight.get() > 0 {
             return Ok(false);

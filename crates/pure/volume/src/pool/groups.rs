@@ -38,6 +38,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         }
         // The pool's minimum slab size applies, rounded up to the stripes of this group.
         let record = draft_group(&plan, &device, slab_bytes)?;
+        // Kept apart: the group is committed without slabs first.
         let slabs = record.slabs;
         let members = self.members();
         let _held = members.begin_membership_change()?;

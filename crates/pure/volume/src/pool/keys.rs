@@ -97,6 +97,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         if !bug_injection::is_injected(InjectedBug::KeepOldKey) {
             self.shared.store.write_full_slots_next();
         }
+        // Writers wait for the lock above; reads of the old data may return anything from here on.
         family.data.set_encryption(Encryption::Keyed(Rc::new(BlockCipher::new(&key.key))));
         self.shared.store.committed(change).await
     }

@@ -52,6 +52,7 @@ impl<D: BlockDevice + 'static> WriteLog<'_, D> {
     pub async fn set(&self, id: Uuid) -> Result<(), PoolError> {
         self.change(|catalog| {
             let group = catalog.log_group().ok_or(PoolError::LogUnknown)?;
+            // A log is not replaced while it may have the only copy of acknowledged writes.
             match catalog.log_volumes().len() {
                 0 => catalog.log = Some(LogRecord { group, id, state: LogState::Live, volumes: Vec::new() }),
                 volumes => return Err(PoolError::LogInUse(volumes)),

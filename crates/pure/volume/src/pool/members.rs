@@ -91,6 +91,7 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
                 // Whether the disk may return by itself is known only after it missed a commit.
                 (MemberState::Failed, MemberState::Missing) | (MemberState::Missing, MemberState::Failed) => true,
                 (MemberState::Rebuilding { .. }, MemberState::Rebuilding { .. } | MemberState::InService) => true,
+                // The same state once more is no error: two paths may report one failure.
                 (is, asked) => is == asked,
             };
             if !follows {
@@ -193,6 +194,7 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
             Ok(())
         })?;
         self.store.committed(change).await?;
+        // The commit that counts on the disk may have failed on it.
         self.admit_reached(disk)
     }
 

@@ -175,6 +175,7 @@ impl<D: BlockDevice + 'static> Ownership<'_, D> {
             .map(|(_busy, id, disk, group)| HeartbeatDisk { id, disk, group, is_mark_damaged: false, _busy })
             .map(|disk| self.read_before(&mark, disk).boxed_local())
             .collect();
+        // A disk whose last write has not ended is skipped.
         let is_all = steps.len() == all;
         let (mut is_shown, mut unshown) = (false, Vec::new());
         while let Some(step) = steps.next().await {
@@ -235,6 +236,7 @@ impl<D: BlockDevice + 'static> Ownership<'_, D> {
         if written.is_ok() {
             self.heartbeats.record_written(id, mark.beat, is_worn);
         }
+        // Read after the write: of two owners that write at the same time, at least one sees the other.
         let sight = OwnershipState::read(&**disk, self.pool(), id, Some(mark)).await;
         if let Some(loss) = sight.fence_reason {
             return Err(self.fence(loss));
@@ -251,6 +253,7 @@ impl<D: BlockDevice + 'static> Ownership<'_, D> {
 
     /// Fences the store, unless the pool was released meanwhile.
     fn fence(&self, loss: FenceReason) -> PoolError {
+        // A pool that was released has no owner here that could be fenced.
         if self.store.guarded().is_some() {
             self.store.fence(loss.clone());
         }

@@ -28,6 +28,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         let mut standing = BlockedVolumes::new();
         for plan in plans {
             let (family, branch) = self.branch(plan.volume).await?;
+            // In the order of families and branches, in which `freeze_writes` takes the locks.
             standing.insert((family.id, branch.number), (family, branch));
         }
         // Writes are blocked on all volumes, so that the snapshots are of one instant.
@@ -111,8 +112,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         self.shared.store.committed(change).await
     }
 
-    /// Deletes the snapshot. Space that only it used is freed by [`Pool::tend`]; open devices of it fail with
-    /// `Gone` from now on.
+    /// Deletes the snapshot. Space that only it used is freed by [`Pool::run_maintenance`]; open devices of it fail
+    /// with `Gone` from now on.
     ///
     /// *Shape*: `now` is the time in seconds since 1970. *Durability*: when it returns. *Errors*:
     /// `SnapshotUnknown`, `SnapshotLocked`, `SnapshotCloned`, `CatalogLost`.
@@ -231,6 +232,7 @@ fn admit_snapshots(catalog: &Catalog, plans: &[SnapshotPlan]) -> Result<(), Pool
             return Err(PoolError::IdTaken(plan.id));
         }
     }
+    // Two snapshots of one volume at one instant would have the same epoch.
     let volumes: BTreeSet<Uuid> = plans.iter().map(|plan| plan.volume).collect();
     if volumes.len() < plans.len() {
         return Err(PoolError::Plan("a volume has one snapshot of an instant, not several"));

@@ -51,6 +51,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Shared<D, G> {
     /// Raises an event when usage has crossed a threshold since the last call.
     pub(crate) fn check_space_thresholds(&self) {
         let thresholds = self.space_monitor.thresholds.get();
+        // Returns before the catalog is summed up, because this runs after every lease.
         if thresholds == Thresholds::default() || self.space_monitor.suppressed.get() > 0 {
             return;
         }

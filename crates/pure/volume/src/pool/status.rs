@@ -214,6 +214,7 @@ impl VolumeStatus {
         let sets = || record.segments.iter().map(|segment| &segment.initialised);
         let columns = record.segments.iter().flat_map(|segment| &segment.columns);
         let mut groups: Vec<u16> = columns.map(|column| column.group).collect();
+        // Each segment has a column on the group, so a group may occur many times.
         groups.sort_unstable();
         groups.dedup();
         Self {

@@ -121,6 +121,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             catalog.branch(id).filter(|(_, branch)| !branch.deleting).map(|(family, _)| family.id)
         });
         let family = self.families.family(family.ok_or(PoolError::VolumeUnknown(id))?).await?;
+        // Refused here, because without the key every read would end with a medium error.
         self.families.unlock(&family)?;
         let branch = family.branches.of_volume(id).ok_or(PoolError::VolumeUnknown(id))?;
         Ok(self.families.device(id, || ThinVolume::new(family, branch, id, BranchView::Volume)))
@@ -133,6 +134,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         self.shared.store.committed(self.shared.store.latest()).await?;
         let found = self.shared.store.with_catalog(|catalog| {
             let (family, branch, snapshot) = catalog.snapshot(id)?;
+            // These never change while the snapshot exists, so copies of them stay right.
             let (epoch, size_bytes, mapped) = (snapshot.epoch, snapshot.size_bytes, snapshot.mapped);
             Some((family.id, branch.id, BranchView::Snapshot { epoch, size_bytes, mapped }))
         });
@@ -232,8 +234,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         Ok(())
     }
 
-    /// Deletes the volume; see [`Pool::delete_volume`]. The space of a clone is freed by [`Pool::tend`], that
-    /// of a volume alone at once.
+    /// Deletes the volume; see [`Pool::delete_volume`]. The space of a clone is freed by [`Pool::run_maintenance`],
+    /// that of a volume alone at once.
     pub(super) async fn delete_thin(&self, id: Uuid) -> Result<(), PoolError> {
         let found = self.shared.store.with_catalog(|catalog| {
             let (family, branch) = catalog.branch(id)?;
@@ -247,6 +249,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         if let Some(device) = self.families.opened_device(id) {
             device.close().await;
         }
+        // The only volume takes the whole map with it, so no version has to be examined.
         if branches == 1 {
             return self.delete_family(family).await;
         }
@@ -307,6 +310,7 @@ fn draft(plan: &ThinPlan, catalog: &Catalog, birth: u64, log_blocks: u32) -> Res
     if !fits || granule_bytes / BLOCK_BYTES > slab_blocks {
         return Err(PoolError::Granule(plan.granule_bytes));
     }
+    // Free space follows from the catalog, so it is computed within the change that uses it.
     let mut space = SpaceMap::of(catalog);
     let free: Vec<u32> = space.free_slabs().collect();
     // Of equally empty groups the first, so that the choice is deterministic.
@@ -331,6 +335,7 @@ fn draft(plan: &ThinPlan, catalog: &Catalog, birth: u64, log_blocks: u32) -> Res
         granule_bytes,
         // Half of the first slab at most: tree pages need space in it as well.
         log_blocks: log_blocks.min(own / 2).max(LOG_BLOCKS_MIN),
+        // Set by the first checkpoint; until then a missing head means an empty map.
         formatted: false,
         branches_made: 1,
         meta: vec![run],
@@ -353,6 +358,7 @@ fn first_branch(id: Uuid, name: &str, number: u32, created_at: u64, thick: bool,
         deleting: false,
         partial: false,
         created_at,
+        // Lookups see versions above epoch 0, so epochs begin at 1.
         epoch: 1,
         mapped: 0,
         cleaning: 0,

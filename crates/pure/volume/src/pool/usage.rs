@@ -21,6 +21,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             let extent = |(first, slabs)| Extent::new(u64::from(first) * slab, u64::from(slabs) * slab);
             columns.chain(leased).map(extent).collect()
         });
+        // Runs of different volumes come in any order; each slab is in one of them.
         runs.sort_by_key(|run| run.start);
         let mut joined: Vec<Extent> = Vec::with_capacity(runs.len());
         for run in runs {

@@ -194,6 +194,7 @@ fn allocate(record: &mut VolumeRecord, catalog: &Catalog, stripe_bytes: &[u32]) 
     let needed = record.size_bytes.div_ceil(u64::from(BLOCK_BYTES));
     // Allocation is in whole rows, so a small growth may need no new slab.
     let missing = needed.saturating_sub(record.allocated_blocks());
+    // Chosen anew when a volume grows: groups may have been added or have got more members.
     let units = Units::choose(record.stripe_unit_bytes, stripe_bytes, &catalog.groups)?;
     let segments = SpaceMap::of(catalog).take(&catalog.groups, &units, missing)?;
     record.append(segments);

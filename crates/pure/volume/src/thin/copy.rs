@@ -84,6 +84,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> ThinVolume<D, G> {
         if target.geometry().block_bytes != BLOCK_BYTES {
             return Err(IoError::new(IoErrorKind::Unsupported, all));
         }
+        // Refused before the first write: a target that is too small would get a part of the source.
         target.geometry().admit(all)?;
         if from > all.len {
             return Err(IoError::new(IoErrorKind::OutOfRange, all));
@@ -114,6 +115,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> ThinVolume<D, G> {
             copied.bytes += if mapped { bytes(extent.len.0) } else { 0 };
             copied.scanned_bytes = bytes(extent.end().0);
             if !under_way.drive_during(progress(copied)).await {
+                // Pieces in flight are dropped; none of them was reported as copied.
                 return Ok(copied);
             }
         }
@@ -130,6 +132,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> ThinVolume<D, G> {
                 runs = self.mapped(Extent::new(at, end - at), RUNS).await?.into();
             }
             let Some(MappedRun { extent, mapped }) = runs.pop_front() else { return Ok(None) };
+            // A hole costs no I/O, so it is one piece however long it is.
             let here = Extent::new(extent.start.0, if mapped { PIECE.min(extent.len.0) } else { extent.len.0 });
             if here != extent {
                 let rest = Extent::new(here.end().0, extent.len.0 - here.len.0);

@@ -106,6 +106,7 @@ impl<P: Pages> Work<'_, P> {
     ) -> LocalBoxFuture<'b, Children<P::Error>> {
         Box::pin(async move {
             let page = load(self.pages, number, level).await?;
+            // Released pages stay readable: lookups use the old tree until the new head is stable.
             self.pages.release(number);
             if level == 0 {
                 let entries = merge(page.iter(), changes, &mut self.grown);
@@ -166,7 +167,7 @@ impl<P: Pages> Work<'_, P> {
                 entries.extend(more);
                 Ok(self.leaves(entries))
             }
-            // A small child at the seam may be merged with its new neighbor, hence the second `settle`.
+            // A small child at the seam may be merged with its new neighbor, hence the second `balance`.
             (Body::Inner(mut children), Body::Inner(more)) => {
                 children.extend(more);
                 let children = self.balance(children, level - 1).await?;

@@ -111,6 +111,7 @@ impl GranuleAddress {
 
     /// Place of granule `index` in the slab with this number.
     pub(crate) fn new(slab: u32, index: u32) -> Self {
+        // 24 bits of the granule, 24 of the slab, 8 of the group; the check of the catalog bounds all three.
         Self(u64::from(slab) << 24 | u64::from(index))
     }
 

@@ -112,6 +112,7 @@ impl Page {
 
     /// Number of entries with a key of at most `key`.
     pub(crate) fn rank(&self, key: Key) -> usize {
+        // Keys ascend, as `parse_page` has checked.
         self.entries().partition_point(|entry| entry.read().0 <= key)
     }
 }

@@ -35,8 +35,10 @@ pub(crate) async fn leaf_at<P: Pages>(
         if level == 0 {
             return Ok(Some((page, next)));
         }
+        // A key below the first one belongs into the first leaf.
         let at = page.rank(key).saturating_sub(1);
         if at + 1 < page.len() {
+            // A lower level replaces this key: its next child begins earlier.
             next = Some(page.entry(at + 1).0);
         }
         (number, level) = (child_of(page.entry(at).1).0, level - 1);

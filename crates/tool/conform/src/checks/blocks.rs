@@ -36,6 +36,7 @@ impl Disk {
         if !block_bytes.is_power_of_two() || blocks < 64 || blocks.saturating_mul(block_bytes.into()) < 64 << 10 {
             return Err(Finding::Untried("the unit is no disk of 64 KiB and 64 blocks".to_owned()));
         }
+        // LBPRZ is bit 6 of byte 14, below LBPME (SBC-4 READ CAPACITY (16)).
         let unmapped_are_zeros = done.data.get(14).is_some_and(|byte| byte & 0x40 != 0);
         Ok(Self { session, blocks, block_bytes, unmapped_are_zeros })
     }
@@ -82,6 +83,7 @@ pub(super) fn number(data: &[u8], at: usize, len: usize) -> u64 {
 }
 
 fn told(done: &CommandResult) -> String {
+    // Sense data is valid only with CHECK CONDITION.
     match done.sensed().filter(|_| done.status == 2).map(|sensed| sensed.triple()) {
         Some((key, code, qualifier)) => format!("sense {key:x}/{code:02x}/{qualifier:02x}"),
         None => format!("status {:#04x}", done.status),
@@ -127,6 +129,7 @@ pub(super) fn capacity(aim: &TestTarget) -> CheckResult {
 pub(super) fn read_beyond(aim: &TestTarget) -> CheckResult {
     let mut disk = Disk::of(aim)?;
     let (blocks, two) = (disk.blocks, disk.bytes(2));
+    // The second read begins with a valid block, and must be refused as a whole.
     for (name, lba) in [("READ (16) behind the last block", blocks), ("READ (16) across the last block", blocks - 1)] {
         refused(name, &disk.session.read(&cdb16(0x88, 0, lba, 2), two)?, OUT_OF_RANGE)?;
     }
@@ -136,6 +139,7 @@ pub(super) fn read_beyond(aim: &TestTarget) -> CheckResult {
 pub(super) fn verify(aim: &TestTarget) -> CheckResult {
     let mut disk = Disk::of(aim)?;
     let name = "VERIFY (16)";
+    // Without BYTCHK, VERIFY has no data (SBC-4).
     accepted(name, &disk.session.read(&cdb16(0x8f, 0, 0, 4), 0)?)?;
     refused(name, &disk.session.read(&cdb16(0x8f, 0, disk.blocks - 1, 2), 0)?, OUT_OF_RANGE)
 }
@@ -147,11 +151,13 @@ pub(super) fn verify_compares(aim: &TestTarget) -> CheckResult {
     let stored = disk.read(0, 4)?;
     let cdb = cdb16(0x8f, byte_check, 0, 4);
     let done = disk.send(&cdb, &stored)?;
+    // INVALID FIELD IN CDB: the target does not know this value of BYTCHK.
     if done.status == 2 && done.sensed().is_some_and(|sensed| sensed.triple() == (5, 0x24, 0)) {
         return Err(Finding::Untried("it knows no BYTCHK".to_owned()));
     }
     accepted(name, &done)?;
     let mut other = stored.clone();
+    // The last byte differs, so the target must compare all blocks.
     let at = other.len() - 1;
     other[at] ^= 1;
     refused("VERIFY (16) of other data", &disk.send(&cdb, &other)?, MISCOMPARE)?;
@@ -162,6 +168,7 @@ pub(super) fn verify_compares(aim: &TestTarget) -> CheckResult {
 /// Returns the descriptors of GET LBA STATUS (16) from block `lba` on: first block, number of blocks and PROVISIONING
 /// STATUS of each.
 pub(super) fn lba_status_of(disk: &mut Disk, lba: u64) -> CheckResult<Vec<(u64, u64, u8)>> {
+    // In this command, the last number is the allocation length instead of a count of blocks.
     let done = disk.session.read(&cdb16(0x9e, 0x12, lba, 512), 512)?;
     accepted("GET LBA STATUS (16)", &done)?;
     // PARAMETER DATA LENGTH does not count its own four bytes.
@@ -169,6 +176,7 @@ pub(super) fn lba_status_of(disk: &mut Disk, lba: u64) -> CheckResult<Vec<(u64, 
     ensure(length >= 24 && (length - 8).is_multiple_of(16), || {
         format!("PARAMETER DATA LENGTH is {}: not the four bytes behind it and descriptors of 16", length - 4)
     })?;
+    // PARAMETER DATA LENGTH counts all descriptors, also those that the allocation length cuts off.
     let list = done.data.get(8..).unwrap_or_default().chunks_exact(16).take(((length - 8) / 16) as usize);
     Ok(list.map(|one| (number(one, 0, 8), number(one, 8, 4), one[12] & 0x0f)).collect())
 }

@@ -31,6 +31,7 @@ fn holds(disk: &mut Disk, lba: u64, data: &[u8], what: &str) -> CheckResult {
 pub(super) fn write_beyond(aim: &TestTarget) -> CheckResult {
     let mut disk = Disk::of(aim)?;
     let last = disk.blocks - 1;
+    // The valid block holds known content, so that a write of it shows.
     let before = content(&disk, 0x11, 1);
     fill(&mut disk, last, &before)?;
     let data = content(&disk, 0x12, 2);
@@ -100,6 +101,7 @@ pub(super) fn unmap_beyond(aim: &TestTarget) -> CheckResult {
     for (name, lba, blocks) in [
         ("UNMAP across the last block", last, 2),
         ("UNMAP behind the last block", disk.blocks, 1),
+        // The end of this range overflows 64 bits.
         ("UNMAP near 2^64", u64::MAX, 2),
     ] {
         refused(name, &disk.send(&unmap_cdb(24), &unmap_list(lba, blocks))?, OUT_OF_RANGE)?;
@@ -131,6 +133,7 @@ pub(super) fn compare_and_write(aim: &TestTarget) -> CheckResult {
     accepted(name, &disk.send(&compare_and_write_cdb(1, 1), &data)?)?;
     let due = [&old[..block], &new[block..2 * block], &old[2 * block..]].concat();
     holds(&mut disk, 0, &due, name)?;
+    // No blocks are no error, and nothing is compared or written (SBC-4).
     accepted("COMPARE AND WRITE of no blocks", &disk.session.read(&compare_and_write_cdb(1, 0), 0)?)
 }
 
@@ -138,6 +141,7 @@ pub(super) fn compare_and_write_miscompare(aim: &TestTarget) -> CheckResult {
     let mut disk = Disk::of(aim)?;
     let stored = content(&disk, 0x33, 1);
     fill(&mut disk, 0, &stored)?;
+    // Neither the first byte nor a word boundary: INFORMATION must count bytes.
     let (mut verify, at) = (stored.clone(), 7_usize);
     verify[at] ^= 0xff;
     let data = [&verify[..], &content(&disk, 0x34, 1)].concat();
@@ -158,6 +162,7 @@ pub(super) fn compare_and_write_bounds(aim: &TestTarget) -> CheckResult {
     let stored = content(&disk, 0x35, 1);
     fill(&mut disk, last, &stored)?;
     let limits = disk.page(0xb0)?.ok_or(Finding::Untried("it has no page B0h".to_owned()))?;
+    // MAXIMUM COMPARE AND WRITE LENGTH of the block limits page.
     let most = number(&limits, 5, 1) as u8;
     if most == 0 {
         return Err(Finding::Untried(format!("page B0h lets {name} name no blocks")));
@@ -174,6 +179,7 @@ pub(super) fn compare_and_write_bounds(aim: &TestTarget) -> CheckResult {
     let behind = [&stored[..], &stored].concat();
     let done = disk.send(&compare_and_write_cdb(disk.blocks, 1), &behind)?;
     refused("COMPARE AND WRITE behind the last block", &done, OUT_OF_RANGE)?;
+    // With a limit of 255, the CDB can express no greater number.
     if let Some(more) = most.checked_add(1).filter(|&more| u64::from(more) < disk.blocks) {
         let data = vec![0; 2 * disk.bytes(more.into()) as usize];
         let done = disk.send(&compare_and_write_cdb(0, more), &data)?;

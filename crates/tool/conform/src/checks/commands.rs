@@ -27,6 +27,7 @@ pub(super) fn allocation_length(aim: &TestTarget) -> CheckResult {
     let mut session = ready(aim)?;
     let whole = session.read(&[0x12, 0, 0, 0, 96, 0], 96)?;
     accepted("INQUIRY", &whole)?;
+    // The expected transfer length is 96 again, so that only ALLOCATION LENGTH can cut the data.
     let cut = session.read(&[0x12, 0, 0, 0, 5, 0], 96)?;
     accepted("INQUIRY of 5 bytes", &cut)?;
     ensure(cut.data.len() == 5, || format!("5 bytes were asked for, and {} came", cut.data.len()))?;
@@ -42,6 +43,7 @@ fn page(session: &mut Session, code: u8) -> CheckResult<Vec<u8>> {
     ensure(done.data.get(1) == Some(&code), || {
         format!("page {code:02X}h was asked for, and {:02X?} came", done.data.get(1))
     })?;
+    // PAGE LENGTH counts the whole page, even if the data is cut (SPC-4).
     let length = 4 + number(&done.data, 2, 2);
     ensure(done.data.len() as u64 == length.min(PAGE_BYTES.into()), || {
         format!("PAGE LENGTH of page {code:02X}h says {length} bytes in all, and {} came", done.data.len())
@@ -71,6 +73,7 @@ pub(super) fn pages(aim: &TestTarget) -> CheckResult {
 
 pub(super) fn report_luns(aim: &TestTarget) -> CheckResult {
     let mut session = ready(aim)?;
+    // ALLOCATION LENGTH is in bytes 6 to 9: 16 KiB.
     let done = session.read(&[0xa0, 0, 0, 0, 0, 0, 0, 0, 64, 0, 0, 0], 16 << 10)?;
     accepted("REPORT LUNS", &done)?;
     let length = number(&done.data, 0, 4);

@@ -13,7 +13,9 @@ pub(super) fn leading(level: u8) -> impl Fn(&mut InitiatorConfig) {
         config.offer.connections_max = 2;
         config.offer.error_recovery_level = level;
         config.offer.outstanding_r2t_max = 1;
+        // A lost connection can be recovered at once, and for 20 seconds.
         (config.offer.time2wait_s, config.offer.time2retain_s) = (0, 20);
+        // Connections of a session share the ISID, and a login with it reinstates the session.
         config.isid = Isid([0x80, 0, 0, 0, 0, 0x55]);
     }
 }
@@ -60,6 +62,7 @@ pub(super) fn order(aim: &TestTarget) -> CheckResult {
     let mut behind = second.read_command(&[0; 6], 0);
     // A tag far above those of the first connection: initiator task tags are unique in the session.
     (behind.cmd_sn, behind.initiator_task_tag.0) = (ahead.cmd_sn.next(), 0x100);
+    // The connection itself has no gap: the order is that of the session.
     second.send(&behind);
     second.expect_silence()?;
     let tag = first.send(&ahead);
@@ -81,6 +84,7 @@ pub(super) fn stranger(aim: &TestTarget) -> CheckResult {
 
 pub(super) fn reinstated(aim: &TestTarget) -> CheckResult {
     let mut first = first(aim)?;
+    // A login with the CID of a live connection reinstates that connection (RFC 7143 §6.3.4).
     let cid = first.agreed.identity.cid.0;
     let mut again = another(aim, &first, cid)?;
     read(&mut again)?;
@@ -90,6 +94,7 @@ pub(super) fn reinstated(aim: &TestTarget) -> CheckResult {
 
 pub(super) fn session_reinstated(aim: &TestTarget) -> CheckResult {
     let mut old = Session::login(aim, leading(0))?;
+    // The same name and ISID without a TSIH reinstate the session (RFC 7143 §6.3.5).
     let mut new = Session::login(aim, leading(0))?;
     new.ready()?;
     let closed = old.wire.is_closed()?;

@@ -44,6 +44,7 @@ pub(super) fn block_bytes(session: &mut Session) -> CheckResult<u32> {
 /// Logs in a session with small data segments and bursts.
 pub(super) fn small(aim: &TestTarget) -> CheckResult<Session> {
     let mut session = Session::login(aim, |config| {
+        // A read of 64 KiB takes eight PDUs at least, in four bursts.
         config.offer.data_segment_bytes_max = 8192;
         config.offer.burst_bytes_max = 16 << 10;
         config.offer.first_burst_bytes_max = 8192;
@@ -143,6 +144,7 @@ pub(super) fn wrong_digest(aim: &TestTarget) -> CheckResult {
     }
     // Rejecting the PDU, dropping it and closing the connection are all allowed; acting on it is not.
     send_damaged_ping(&mut session);
+    // No answer is allowed, so ten times the usual silence replaces the response timeout.
     match session.wire.listen(SILENCE * 10)? {
         crate::wire::Received::Pdu(pdu) => match pdu.parse()? {
             TargetPdu::NopIn(nop_in) if !nop_in.initiator_task_tag.is_reserved() => {

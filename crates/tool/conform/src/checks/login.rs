@@ -80,6 +80,7 @@ pub(super) fn stage_skipped(aim: &TestTarget) -> CheckResult {
     header[1] = header[1] & !0x0c | 0x0c;
     wire.send(&header, &text);
     match wire.listen(aim.patience)? {
+        // Closing the connection without a response is a refusal as well.
         Received::Closed => Ok(()),
         Received::Silence => Err(Finding::Wrong("it says nothing and keeps the connection".to_owned())),
         Received::Pdu(pdu) => match pdu.parse()? {
@@ -113,6 +114,7 @@ pub(super) fn command_first(aim: &TestTarget) -> CheckResult {
     (inquiry[0], inquiry[1], inquiry[23]) = (0x01, 0xc0, 36);
     (inquiry[32], inquiry[36]) = (0x12, 36);
     wire.send(&inquiry, &[]);
+    // A response that refuses the command may precede the end of the connection.
     loop {
         match wire.listen(aim.patience)? {
             Received::Closed => return Ok(()),
@@ -139,6 +141,7 @@ pub(super) fn text_in_parts(aim: &TestTarget) -> CheckResult {
     needs_no_proof(aim)?;
     let mut wire = Wire::connect(aim)?;
     let text = said(aim, "MaxBurstLength=65536\0HeaderDigest=None\0");
+    // The cut may be anywhere, also within a key: only the joined text is to be parsed.
     let (first, second) = text.split_at(text.len() / 2);
     let begun = request(Stage::Operational, None);
     let continued = LoginRequest { transit: Transit { continues: true, ..begun.transit }, ..begun };
@@ -175,6 +178,7 @@ fn said(aim: &TestTarget, more: &str) -> Vec<u8> {
 }
 
 fn needs_no_proof(aim: &TestTarget) -> CheckResult {
+    // The fixed requests have no security stage, which a target with CHAP requires.
     match aim.auth {
         InitiatorAuth::None => Ok(()),
         _ => Err(Finding::Untried("it is tried without CHAP only".to_owned())),

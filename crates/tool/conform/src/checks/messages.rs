@@ -35,6 +35,7 @@ pub(super) fn ping(aim: &TestTarget) -> CheckResult {
             }
         }
     }
+    // The session must also work after a time without commands.
     session.ready()?;
     match pings {
         0 => Err(Finding::Untried(format!("it sent no ping in {} s", aim.listen.as_secs()))),
@@ -64,10 +65,12 @@ pub(super) fn logout_asked(aim: &TestTarget) -> CheckResult {
     let (mut session, _) = asked_to_leave(aim)?;
     // The session may finish its work before it logs out.
     session.read(&[0; 6], 0)?;
+    // From here on, the end of the session is expected.
     session.leaves = true;
     let outcome = log_out(&mut session, LogoutReason::CloseSession, 0)?;
     ensure(outcome == LogoutOutcome::Closed, || format!("it answered {outcome:?}"))?;
     ensure(session.wire.is_closed()?, || "it keeps the connection".to_owned())?;
+    // A logout on request does not keep the initiator away.
     Session::login(aim, |_| {})?.ready()
 }
 

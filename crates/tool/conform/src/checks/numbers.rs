@@ -14,6 +14,7 @@ fn ready(aim: &TestTarget) -> CheckResult<Session> {
 
 pub(super) fn order(aim: &TestTarget) -> CheckResult {
     let mut session = ready(aim)?;
+    // Both commands must fit the window, which ends with MaxCmdSN.
     if session.max_cmd_sn.since(session.cmd_sn) < 1 {
         return Err(Finding::Untried("its window is one command wide".to_owned()));
     }
@@ -23,6 +24,7 @@ pub(super) fn order(aim: &TestTarget) -> CheckResult {
     session.send(&second);
     session.expect_silence()?;
     session.send(&first);
+    // Simple tasks may end in any order.
     let mut ended = [false; 2];
     for _ in 0..2 {
         let (parsed, _) = session.receive()?;
@@ -39,6 +41,7 @@ pub(super) fn order(aim: &TestTarget) -> CheckResult {
 pub(super) fn outside(aim: &TestTarget) -> CheckResult {
     let mut session = ready(aim)?;
     let inside = session.read_command(&TEST_UNIT_READY, 0);
+    // `inside` is built first and sent last, so its CmdSN remains the next one.
     let far = ScsiCommand { cmd_sn: session.max_cmd_sn.plus(100), ..inside };
     session.send(&far);
     session.expect_silence()?;

@@ -85,6 +85,7 @@ fn same(one: &Pdu, other: &Pdu) -> bool {
 pub(super) fn data(aim: &TestTarget) -> CheckResult {
     let mut session = at_level(aim, 1)?;
     let (tag, pdus) = unacknowledged(&mut session)?;
+    // BegRun and RunLength: two PDUs, of which the first is the second one of the read.
     snack(&mut session, SnackType::DataOrR2t, tag, 1, 2);
     for pdu in &pdus[1..3] {
         let again = session.wire.expect()?;
@@ -98,6 +99,7 @@ pub(super) fn status(aim: &TestTarget) -> CheckResult {
     let (_, pdus) = unacknowledged(&mut session)?;
     let last = pdus.last().expect("a read ends with a status");
     let stat_sn = counted(&last.parse()?).map_or(0, |stat_sn| stat_sn.0);
+    // A Status SNACK names a StatSN and no task, so its tag is the reserved one (RFC 7143 §11.16).
     snack(&mut session, SnackType::Status, u32::MAX, stat_sn, 1);
     let again = session.wire.expect()?;
     ensure(same(&again, last), || format!("another PDU came: {:?}", again.parse()))
@@ -109,6 +111,7 @@ pub(super) fn acknowledged(aim: &TestTarget) -> CheckResult {
     let (tag, _) = unacknowledged(&mut session)?;
     session.stat_sn = session.stat_sn.next();
     session.ping()?;
+    // RunLength 0 requests everything from BegRun on.
     snack(&mut session, SnackType::DataOrR2t, tag, 0, 0);
     match session.receive()? {
         (TargetPdu::Reject(_), _) => Ok(()),
@@ -143,6 +146,7 @@ pub(super) fn task_reassign(aim: &TestTarget) -> CheckResult {
     let mut second = another(aim, &first, 1)?;
     // Tags are unique in the session, and both connections share the CmdSN.
     (second.tag, second.cmd_sn) = (0x100, first.cmd_sn);
+    // Only after this logout may another connection take over the task.
     let outcome = log_out(&mut second, LogoutReason::RemoveForRecovery, first.agreed.identity.cid.0)?;
     ensure(outcome == LogoutOutcome::Closed, || format!("the logout for recovery came to {outcome:?}"))?;
     let mut request = function(&mut second, TaskFunction::TaskReassign, tag);

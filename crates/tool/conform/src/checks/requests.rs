@@ -98,6 +98,7 @@ pub(super) fn absent_lun(aim: &TestTarget) -> CheckResult {
     let luns = session.read(&[0xa0, 0, 0, 0, 0, 0, 0, 0, 16, 0, 0, 0], 4096)?.data;
     let is_there =
         |number: u16| luns.get(8..).unwrap_or_default().chunks(8).any(|lun| lun.starts_with(&number.to_be_bytes()));
+    // LUNs are usually assigned from zero on, so the search starts with high ones.
     let absent = (1..256).rev().find(|&number| !is_there(number));
     let Some(absent) = absent else { return Err(Finding::Untried("every unit is there".to_owned())) };
     session.lun = Lun(scsi::Lun::of(absent).0);
@@ -136,6 +137,8 @@ pub(super) fn function(session: &mut Session, function: TaskFunction, referenced
         referenced_task_tag: InitiatorTaskTag(referenced),
         cmd_sn: session.cmd_sn,
         exp_stat_sn: session.stat_sn,
+        // The number is behind the window: the target cannot take the task for one that is still to come (RFC 7143
+        // §11.6.1).
         ref_cmd_sn: CmdSn(session.cmd_sn.0.wrapping_sub(1)),
         exp_data_sn: DataSn(0),
     }

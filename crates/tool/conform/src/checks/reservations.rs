@@ -38,6 +38,7 @@ const NOTHING: AllowedAccess = AllowedAccess { read: false, write: false };
 /// Sends PERSISTENT RESERVE OUT with the service action, the type and both keys.
 fn reserve_out(session: &mut Session, action: u8, kind: u8, key: u64, action_key: u64) -> CheckResult<CommandResult> {
     let mut parameters = [0; 24];
+    // RESERVATION KEY and SERVICE ACTION RESERVATION KEY begin the parameter list (SPC-4).
     parameters[..8].copy_from_slice(&key.to_be_bytes());
     parameters[8..16].copy_from_slice(&action_key.to_be_bytes());
     send_whole(session, &[0x5f, action, kind, 0, 0, 0, 0, 0, 24, 0], &parameters)
@@ -49,6 +50,7 @@ fn expect(what: &str, done: &CommandResult, status: u8) -> CheckResult {
 
 /// Removes the reservation and all registrations.
 fn clear(session: &mut Session) -> CheckResult {
+    // An earlier run may have left a registration with any key.
     let done = reserve_out(session, REGISTER_AND_IGNORE, 0, 0, HOLDER)?;
     if done.status == 2 && done.sense_key() == Some(5) {
         return Err(Finding::Untried("it knows no persistent reservations".to_owned()));
@@ -142,6 +144,7 @@ pub(super) fn preempt(aim: &TestTarget) -> CheckResult {
         register_both(&mut holder, &mut beside)?;
         expect("RESERVE", &reserve_out(&mut holder, RESERVE, WRITE_EXCLUSIVE, HOLDER, 0)?, GOOD)?;
         expect("PREEMPT", &reserve_out(&mut beside, PREEMPT, WRITE_EXCLUSIVE, BESIDE, HOLDER)?, GOOD)?;
+        // REGISTRATIONS PREEMPTED.
         told(&mut holder, 0x2a, Some(5))
     })();
     // The holder depends on how far the check came, so both sessions try to clear.

@@ -22,6 +22,7 @@ pub(super) fn port(aim: &TestTarget, number: u8) -> CheckResult<Session> {
 /// Starts a write and returns the R2T that asks for its data.
 fn waiting_write(session: &mut Session) -> CheckResult<R2t> {
     let cdb = cdb(session, 0x2a, 4096)?;
+    // Neither immediate nor unsolicited data, so the write waits for the data of its R2T.
     let command = session.write_command(&cdb, 4096, false);
     let tag = session.send(&command);
     match session.receive()? {
@@ -59,8 +60,10 @@ pub(super) fn abort_task(aim: &TestTarget) -> CheckResult {
 pub(super) fn abort_task_set(aim: &TestTarget) -> CheckResult {
     let [mut session, mut other] = pair(aim)?;
     waiting_write(&mut session)?;
+    // Functions for a whole task set reference no task: the tag is the reserved one.
     complete(&mut session, TaskFunction::AbortTaskSet, u32::MAX)?;
     session.expect_silence()?;
+    // The function concerns one nexus, so the other session has no unit attention.
     let done = other.read(&[0; 6], 0)?;
     ensure(done.status == 0, || format!("another session was told status {}, sense {:x?}", done.status, done.sense))
 }
@@ -106,6 +109,7 @@ fn ends_a_write_of_another(aim: &TestTarget, task_function: TaskFunction, codes:
 /// *Source*: SPC-4, control mode page.
 fn task_aborted_status(session: &mut Session) -> CheckResult<Option<bool>> {
     let done = session.read(&[0x1a, 0x08, 0x0a, 0, 252, 0], 252)?;
+    // Block descriptors precede the page, even though DBD asks for none: a target may ignore it.
     let behind = done.data.get(3).and_then(|&descriptors| done.data.get(4 + usize::from(descriptors)..));
     let page = behind.filter(|page| done.status == 0 && page.first().is_some_and(|code| code & 0x7f == 0x0a));
     Ok(page.and_then(|page| page.get(5)).map(|byte| byte & 0x40 != 0))
@@ -123,6 +127,7 @@ fn is_told_of_its_end(
     codes: [u8; 2],
 ) -> CheckResult {
     let ended = asked.initiator_task_tag.0;
+    // The unit attention, if there is one, is reported to this further command.
     let command = session.read_command(&[0; 6], 0);
     let tag = session.send(&command);
     let mut status = None;

@@ -74,9 +74,11 @@ fn send_data(session: &mut Session, tag: u32, asked: Option<&R2t>, data: &[u8], 
         let mut header = [0; 48];
         data_out.emit(SegmentLengths::data(piece.len()), &mut header);
         let mut bytes = session.wire.framed(&header, piece);
+        // A lost PDU counts in DataSN and the offset, so the target can notice the gap.
         match harm {
             DataFault::Lost if number == 1 => continue,
             DataFault::Damaged if number == 1 => {
+                // The last eight bytes of the PDU are four bytes of data and the digest.
                 let at = bytes.len() - 8;
                 bytes[at] ^= 1;
             }
@@ -148,6 +150,7 @@ fn answer_from(
             TargetPdu::ScsiResponse(response) if response.initiator_task_tag.0 == tag => {
                 return Ok(CommandResult::of(&response, &pdu));
             }
+            // The Reject reports the damaged PDU, and the command continues.
             TargetPdu::Reject(reject) if is_harmed && reject.reason == RejectReason::DataDigestError => {}
             other => return Err(Finding::Wrong(format!("an R2T or a response was due, and it said {other:?}"))),
         }

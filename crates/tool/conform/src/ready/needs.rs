@@ -17,6 +17,7 @@ pub(super) fn reads(unit: &mut Unit) -> CheckResult {
 }
 
 pub(super) fn writable(unit: &mut Unit) -> CheckResult {
+    // Page 3Fh asks for all pages: only the header is of interest.
     let (_, header) = unit.mode(0x3F, 0)?;
     // WP in the device-specific parameter of the mode parameter header (SBC-4).
     ensure(!header.bit(2, 7), || "it is write-protected for this host (WP)".to_owned())
@@ -29,6 +30,7 @@ pub(super) fn blocks_of_512(unit: &mut Unit) -> CheckResult {
 
 pub(super) fn transfer(unit: &mut Unit) -> CheckResult {
     let bytes = u64::from(unit.block_bytes()?);
+    // MAXIMUM TRANSFER LENGTH, in blocks.
     let most = unit.vital(0xB0)?.u32(8);
     // SBC-4: zero means that no limit is reported.
     ensure(most == 0 || u64::from(most) * bytes >= MIB, || {
@@ -38,6 +40,7 @@ pub(super) fn transfer(unit: &mut Unit) -> CheckResult {
 
 pub(super) fn durable(unit: &mut Unit) -> CheckResult {
     let (page, _) = unit.mode(0x08, 0)?;
+    // PS and SPF share the byte with the page code.
     ensure(page.u8(0) & 0x3F == 0x08, || "it has no caching page, and does not say whether it caches".to_owned())?;
     ensure(!page.bit(2, 2), || "its write cache may lose what it answered (WCE is 1)".to_owned())
 }
@@ -50,6 +53,7 @@ fn unique(page: &Answer) -> Vec<Vec<u8>> {
         // ASSOCIATION 00b: the designator names the logical unit, not the port or the target.
         let len = 4 + usize::from(page.u8(at + 3));
         let of_unit = page.u8(at + 1) & 0x30 == 0;
+        // EUI-64 (2h), NAA (3h) and UUID (Ah).
         if of_unit && matches!(page.u8(at + 1) & 0x0F, 0x2 | 0x3 | 0xA) {
             found.push(page.0.get(at..at + len).unwrap_or_default().to_vec());
         }
@@ -82,6 +86,7 @@ pub(super) fn alua(unit: &mut Unit) -> CheckResult {
     ensure(groups != 0, || "it knows no target port groups (TPGS is 0)".to_owned())?;
     let own = own_group(&unit.vital(0x83)?).ok_or(wrong("page 83h does not say which group this port is in"))?;
     let answer = unit.ask("REPORT TARGET PORT GROUPS", &[0xA3, 0x0A, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0], 1024)?;
+    // RETURN DATA LENGTH does not count its own four bytes.
     let end = 4 + answer.u32(0) as usize;
     let mut at = 4;
     while at + 8 <= end.min(answer.0.len()) {
@@ -90,6 +95,7 @@ pub(super) fn alua(unit: &mut Unit) -> CheckResult {
             // Active/optimized or active/non-optimized.
             return ensure(state <= 1, || format!("the group of this path, {own}, is in state {state:X}h"));
         }
+        // A descriptor of a group has 8 bytes, followed by 4 bytes for each port.
         at += 8 + 4 * usize::from(answer.u8(at + 7));
     }
     Err(wrong(format!("the group of this path, {own}, is not among those that are reported")))
@@ -135,6 +141,7 @@ pub(super) fn survive(unit: &mut Unit) -> CheckResult {
 
 pub(super) fn free(unit: &mut Unit) -> CheckResult {
     let answer = unit.reservations(1)?;
+    // READ RESERVATION has an ADDITIONAL LENGTH of zero if there is no reservation (SPC-4).
     ensure(answer.u32(4) == 0, || format!("it is reserved, with the type {:X}h", answer.u8(21) & 0x0F))
 }
 
@@ -144,6 +151,7 @@ pub(super) fn unmap(unit: &mut Unit) -> CheckResult {
     ensure(unit.vital(0xB2)?.bit(5, 7), || "UNMAP is not supported (LBPU is 0)".to_owned())?;
     probes::unmap_of_nothing(unit)?;
     let limits = unit.vital(0xB0)?;
+    // MAXIMUM UNMAP LBA COUNT, OPTIMAL UNMAP GRANULARITY and UNMAP GRANULARITY ALIGNMENT.
     let (most, granule, alignment) = (limits.u32(20), limits.u32(28), limits.u32(32));
     ensure(most > 0, || "page B0h lets UNMAP name no blocks".to_owned())?;
     ensure(granule > 0, || "page B0h tells no granularity".to_owned())?;

@@ -77,6 +77,7 @@ fn preempts_are_known(unit: &mut Unit) -> CheckResult {
     // The keys follow PRGENERATION and ADDITIONAL LENGTH.
     let registered: Vec<&[u8]> = keys.0.get(8..).unwrap_or_default().chunks(8).collect();
     let mut parameters = [0; 24];
+    // One key is not that of the nexus, and the other one is not that of a victim.
     parameters[..8].copy_from_slice(&key_of_nobody(&registered)?);
     parameters[8..16].copy_from_slice(&key_of_nobody(&registered)?);
     for (name, action) in [("PREEMPT", 4), ("PREEMPT AND ABORT", 5)] {
@@ -139,6 +140,7 @@ pub(super) fn compare_and_write(unit: &mut Unit) -> CheckResult {
     // With zero blocks nothing is compared or written (SBC-4 COMPARE AND WRITE), so this needs no scratch block.
     taken(name, &unit.end(&cdb(0x89, 0, 0))?)?;
     let (lba, stored) = scratch(unit, name)?;
+    // The data to compare precedes the data to write.
     taken(name, &unit.send(&cdb(0x89, lba, 1), &[&stored[..], &stored].concat())?)?;
     let mut other = stored.clone();
     other.iter_mut().for_each(|byte| *byte = !*byte);

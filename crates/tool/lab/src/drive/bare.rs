@@ -74,6 +74,7 @@ impl<W: World> Session<W> {
 
 impl Machine for Speaker {
     fn gather<'a>(&'a self, into: &mut SendSlices<'a>) {
+        // Further pieces follow in the next send.
         for piece in self.waiting.iter().take(64) {
             let all: &[u8] = if piece.header { &self.headers } else { &self.filler };
             into.push(IoSlice::new(&all[piece.from..piece.to]));
@@ -105,6 +106,7 @@ impl Machine for Speaker {
     }
 
     fn handle_received(&mut self, len: usize, _: Time) {
+        // Only lengths count: answers come in the order of the requests, and their content does not matter.
         self.come += len;
         while let Some(op) = self.under_way.front() {
             let answer = HEADER_BYTES + if op.write { 0 } else { op.bytes as usize };

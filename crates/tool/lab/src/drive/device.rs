@@ -55,6 +55,7 @@ pub(super) async fn drive<W: World>(world: &W, disk: Rc<W::Disk>, source: Source
             Due::Now(op) => {
                 let content = shared.source.borrow_mut().begin(&op);
                 let (shared, disk, inside) = (shared.clone(), disk.clone(), world.clone());
+                // A task for each command, since a device has no queue that a session could fill by itself.
                 world.spawn(async move {
                     let block = disk.geometry().block_bytes;
                     let start = Lba(op.offset / u64::from(block));
@@ -119,6 +120,7 @@ pub(super) async fn play<W: World>(world: &W, disk: Rc<W::Disk>, script: Script)
                 return Ok(stage.script.into_inner().scores());
             }
             replay::Due::Full | replay::Due::Over => {
+                // By count, as above: a completion between the check and the wait is not missed.
                 let seen = stage.ended.get();
                 stage.room.until(|| stage.ended.get() != seen).await;
             }

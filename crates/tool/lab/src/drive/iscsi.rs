@@ -62,6 +62,7 @@ impl Login {
         login.auth = self.auth.clone();
         login.digests = if self.digests { DigestOffer::Required } else { DigestOffer::Never };
         login.connections_max = u16::try_from(self.connections).unwrap_or(u16::MAX);
+        // The connections of a session share its tags.
         login.tasks_max = (self.depth + TASKS_SPARE).min(TASKS_MAX / self.connections.max(1)).max(1);
         login.time_limit = ANSWER_LIMIT;
         Ok(login)
@@ -135,6 +136,7 @@ impl<W: World> Session<W> {
         // READ CAPACITY (16): service action 10h, allocation length 32.
         let mut cdb = [0; 16];
         (cdb[0], cdb[1], cdb[13]) = (0x9e, 0x10, 32);
+        // A new nexus has several unit attentions pending, but not endlessly many.
         for _ in 0..8 {
             let done = self.execute(world, cdb, DataIn::Into(Buf::zeroed(32))).await?;
             if scsi::ParsedSense::parse(&done.sense).is_some_and(|sensed| sensed.key == UNIT_ATTENTION) {

@@ -67,6 +67,7 @@ async fn ask<W: World>(session: &mut Session<W>, world: &W, action: u8) -> Resul
 
 /// Returns the number of keys of a READ KEYS page, and the first key.
 fn keys(page: &[u8]) -> (u32, Option<u64>) {
+    // ADDITIONAL LENGTH counts the bytes of all keys, eight each.
     let bytes = page.get(4..8).and_then(|bytes| bytes.first_chunk()).copied().map_or(0, u32::from_be_bytes);
     let first = page.get(8..).and_then(|keys| keys.first_chunk()).copied().map(u64::from_be_bytes);
     (bytes / 8, first.filter(|_| bytes >= 8))
@@ -76,6 +77,7 @@ fn keys(page: &[u8]) -> (u32, Option<u64>) {
 fn holder(page: &[u8]) -> Option<(u64, u8)> {
     let bytes = page.get(4..8)?.first_chunk().copied().map(u32::from_be_bytes)?;
     let key = page.get(8..)?.first_chunk().copied().map(u64::from_be_bytes)?;
+    // Byte 21 has SCOPE in its upper half and TYPE in its lower half (SPC-4 READ RESERVATION).
     (bytes >= 16).then_some((key, page.get(21)? & 0x0f))
 }
 

@@ -41,6 +41,7 @@ impl Workloads {
             let (reads, writes) = beside.tallies.borrow().finish();
             reads.with(&writes)
         });
+        // The sessions of the load beside it come last, and are not part of the sample.
         sessions.truncate(self.own.point.own_sessions() as usize);
         let seconds = window.to.since(window.from).as_secs_f64();
         let mut sample = Sample { seconds, reads, writes, sessions, beside, ..metered };
@@ -55,6 +56,7 @@ impl Workload {
     fn share(&self, index: u32, units: u32) -> Option<Share> {
         let of = self.point.own_sessions();
         let own = index.checked_sub(self.first).filter(|&own| own < of)?;
+        // Sessions are dealt over the units in turn, so those of one unit are `units` apart.
         Some(Share { index, of, of_unit: (own / units, of.div_ceil(units)), depth: self.point.depth_of(own) })
     }
 }

@@ -47,6 +47,7 @@ pub(super) fn of(limit: &Limit, figures: &Figures<'_>, machine: &Machine) -> Vec
         }
         Limit::ReceiveWindow { server } => {
             say("more for net.ipv4.tcp_rmem (and net.core.rmem_max) of the receiver, more sessions, or a shorter way");
+            // A target receives data only from writes.
             if *server && figures.point.reads < 100 {
                 say("a target that is slow to take data closes it, too: look at its CPU and disks");
             }

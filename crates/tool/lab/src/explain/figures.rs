@@ -86,6 +86,7 @@ impl<'a> Figures<'a> {
             under_way: iops * latency,
             depth: closed.then_some(depth),
             asked,
+            // Held time is summed over the sessions.
             held: seen.held_seconds / (sessions * sample.seconds),
             ends: ends.collect(),
             operations_per_write: operations_per_write(point, sample, seen),
@@ -168,6 +169,7 @@ impl<'a> Figures<'a> {
     /// Describes steal time: the hypervisor ran other machines.
     pub(super) fn stolen(&self) -> Option<String> {
         let stolen: f64 = self.seen.cores.iter().map(|core| core.stolen_seconds).fold(0.0, f64::max);
+        // The fullest core, since a single stolen core may hold up the whole load.
         let part = stolen / self.sample.seconds;
         (part >= 0.05).then(|| format!("the hypervisor took {:.0} % of a core away meanwhile", part * 100.0))
     }
@@ -176,6 +178,7 @@ impl<'a> Figures<'a> {
     pub(super) fn headroom(&self) -> Option<f64> {
         self.fullest(|_| true)
             .map(|fullest| fullest.part)
+            // Below 5 % the factor would be a guess, and near saturation there is none.
             .filter(|part| (0.05..SLACK).contains(part))
             .map(|part| 1.0 / part)
     }
@@ -245,6 +248,7 @@ fn uses(point: &Point, sample: &Sample, seen: &Readings) -> Vec<Use> {
     }
     uses.extend(contended(sample, seen, name_of));
     for disk in &seen.disks {
+        // The counter of a disk may run ahead of the clock of the measurement.
         let (name, part) = (disk.name.clone(), disk.busy().min(1.0));
         let fact = format!(
             "disk {name} was busy {} of the time, with {:.1} operations at once of {} each",
@@ -310,6 +314,7 @@ fn operations_per_write(point: &Point, sample: &Sample, seen: &Readings) -> Opti
         return None;
     }
     let operations: u64 = seen.disks.iter().filter(|disk| disk.member).map(Disk::operations).sum();
+    // A read of a host is one operation of a member, as long as no member is missing.
     Some(operations.saturating_sub(reads) as f64 / writes as f64).filter(|per_write| per_write.is_finite())
 }
 

@@ -93,6 +93,7 @@ impl Ledger {
     pub fn end_write(&mut self, op: &Op, well: bool) {
         for mark in self.marks(op) {
             mark.writing = false;
+            // After a failed write the old content may remain, so the floor stays.
             if well {
                 mark.floor = mark.begun;
             }
@@ -113,6 +114,7 @@ impl Ledger {
             let mark = &mut self.marks[first + index];
             let found = Stamp::read(bytes);
             let wrong = match found {
+                // A stamp of this run from another block shows a misdirected write or read.
                 Found::Stamp(stamp) if stamp.seed == seed && stamp.block != block => {
                     format!("it holds what was written to block {}", stamp.block)
                 }

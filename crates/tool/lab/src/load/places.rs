@@ -86,6 +86,7 @@ impl Zipf {
         } else if scaled < 1.0 + 0.5_f64.powf(THETA) {
             1
         } else {
+            // Rounding may give `count` itself, which the remainder in `next` maps to a slot.
             (self.count * (self.eta * uniform - self.eta + 1.0).powf(self.alpha)) as u64
         }
     }

@@ -131,6 +131,7 @@ impl Source {
             let places = unit_bytes / bytes;
             let (mine, of) = (u64::from(share.of_unit.0), u64::from(share.of_unit.1));
             // Sequential sessions each have their own part of the unit.
+            // With fewer slots than sessions the parts would be empty, and the sessions share all slots.
             let (first, count) = match point.pattern {
                 crate::point::Pattern::Sequential if places >= of => (places / of * mine, places / of),
                 _ => (0, places),
@@ -193,6 +194,7 @@ impl Source {
                         Some(&until) if until <= now => {
                             thinking.pop_front();
                         }
+                        // Not beyond the window, so that the source ends in time.
                         Some(&until) => return Due::At(until.min(self.window.to)),
                         None => return Due::Full,
                     }
@@ -250,6 +252,7 @@ impl Source {
         let id = self.sent;
         // A pure read load draws no random number for the direction.
         let write = self.reads < 100 && self.random.below(100) >= u64::from(self.reads);
+        // A single size needs no random number either.
         let mut left = if self.sizes.len() == 1 { 0 } else { self.random.below(u64::from(self.weights)) as u32 };
         let random = &mut self.random;
         for size in &mut self.sizes {

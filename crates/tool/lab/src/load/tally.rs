@@ -73,6 +73,7 @@ impl Tallies {
         }
         counts.commands += 1;
         counts.bytes += u64::from(bytes);
+        // The histogram has no bucket for zero.
         counts.latency.saturating_record(nanos.max(1));
     }
 

@@ -51,6 +51,7 @@ impl Members {
     /// Returns the activity since `before`.
     pub(super) fn since(&self, before: &Self) -> Vec<Disk> {
         let seconds = self.at.duration_since(before.at).as_secs_f64();
+        // A disk that was added meanwhile has no earlier figures, and is omitted.
         let grown = |(name, now): (&String, &Disk)| Some(super::kernel::grown(now, before.disks.get(name)?, seconds));
         self.disks.iter().filter_map(grown).collect()
     }

@@ -38,6 +38,7 @@ impl Counters {
     /// Returns the activity since `before`; idle disks are omitted.
     pub(super) fn since(&self, before: &Self) -> Readings {
         let seconds = self.at.duration_since(before.at).as_secs_f64();
+        // Threads that have ended are missing: their counters are gone with them.
         let threads = self.threads.iter().map(|(key, now)| spent(now, before.threads.get(key)));
         let load = self.load.as_ref().map(|now| spent(now, before.load.as_ref()));
         let cores = self.cores.iter().filter_map(|now| {
@@ -114,10 +115,12 @@ fn cores(text: &str, ticks: f64) -> Vec<Core> {
         let mut words = line.strip_prefix("cpu")?.split_whitespace();
         let core = words.next()?.parse().ok()?;
         let counts: Vec<f64> = words.map_while(|word| word.parse().ok()).collect();
+        // Guest time is left out, since the kernel includes it in user and nice time (proc(5)).
         let &[user, nice, system, _, _, irq, softirq, steal, ..] = counts.as_slice() else { return None };
         let busy_seconds = (user + nice + system + irq + softirq) / ticks;
         Some(Core { core, busy_seconds, stolen_seconds: steal / ticks })
     };
+    // The line without a number is the sum of all cores.
     text.lines().filter(|line| !line.starts_with("cpu ")).filter_map(core).collect()
 }
 
@@ -137,6 +140,7 @@ fn disks(text: &str, is_whole: impl Fn(&str) -> bool) -> BTreeMap<String, Disk> 
             writes: count(7)?,
             ..Disk::default()
         };
+        // Partitions repeat the counters of their disk.
         is_whole(&name).then_some((name, disk))
     };
     text.lines().filter_map(disk).collect()

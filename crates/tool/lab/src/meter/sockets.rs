@@ -34,6 +34,7 @@ pub(super) fn read(ports: &BTreeSet<u16>) -> io::Result<Ends> {
     let socket =
         socket_with(AddressFamily::NETLINK, SocketType::DGRAM, SocketFlags::CLOEXEC, Some(netlink::SOCK_DIAG))?;
     let mut ends = Ends::new();
+    // Each family is a dump of its own, and both share the socket one after the other.
     for family in [AddressFamily::INET, AddressFamily::INET6] {
         send(&socket, &request(family.as_raw() as u8), SendFlags::empty())?;
         while dump(&socket, ports, &mut ends)? {}
@@ -106,6 +107,7 @@ fn end_of(message: &[u8], ports: &BTreeSet<u16>) -> Option<((u16, u16), Sockets)
         let (len, kind) = (half(rest, 0)? as usize, half(rest, 2)?);
         if kind == INFO {
             let info = rest.get(4..len)?;
+            // An older kernel has a shorter structure; the end is then left out.
             let seconds = |at: usize| info.get(at..)?.first_chunk().map(|us| u64::from_ne_bytes(*us) as f64 / 1e6);
             return Some((
                 (own, other),
@@ -119,6 +121,7 @@ fn end_of(message: &[u8], ports: &BTreeSet<u16>) -> Option<((u16, u16), Sockets)
                 },
             ));
         }
+        // A damaged length of zero would loop forever.
         rest = rest.get(len.next_multiple_of(4).max(4)..)?;
     }
 }

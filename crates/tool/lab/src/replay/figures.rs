@@ -142,12 +142,14 @@ impl Plan {
 }
 
 fn seconds_of(plan: &Plan) -> f64 {
+    // Starts are relative to the first command, so the latest end is the duration.
     let ends = plan.steps().map(|step: &Step| step.began_ns.saturating_add(step.took_ns));
     ends.max().unwrap_or_default() as f64 / 1e9
 }
 
 /// Returns the value that `per_mille` of a thousand sorted numbers do not exceed; zero without numbers.
 fn within(sorted: &[u64], per_mille: usize) -> u64 {
+    // Nearest rank, as for the histograms of a run.
     let rank = (sorted.len() * per_mille).div_ceil(1000);
     rank.checked_sub(1).and_then(|at| sorted.get(at)).copied().unwrap_or_default()
 }

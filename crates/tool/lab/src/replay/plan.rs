@@ -137,6 +137,7 @@ fn step(command: &TracedCommand, block_bytes: u32) -> Result<Step, String> {
     let number = |from: usize, to: usize| cdb[from..to].iter().fold(0, |sum, &byte| sum << 8 | u64::from(byte));
     // A transfer length of zero means 256 blocks in a 6-byte CDB (SBC-4 READ (6)).
     let six_blocks = if cdb[4] == 0 { 256 } else { u64::from(cdb[4]) };
+    // READ and WRITE with CDBs of 6, 10, 12 and 16 bytes; WRITE SAME and SYNCHRONIZE CACHE with 10 and 16 (SBC-4).
     let (kind, lba, blocks) = match cdb[0] {
         0x08 => (Kind::Read, number(1, 4) & 0x1f_ffff, six_blocks),
         0x0a => (Kind::Write, number(1, 4) & 0x1f_ffff, six_blocks),
@@ -160,6 +161,7 @@ fn step(command: &TracedCommand, block_bytes: u32) -> Result<Step, String> {
         Kind::WriteSame => cdb[1] & 0x08 != 0,
         Kind::Sync => false,
     };
+    // The CDB is from the trace as it was received: an address that the target rejected can be any number.
     let (offset, bytes) = (lba.checked_mul(block_bytes.into()), blocks.checked_mul(block_bytes.into()));
     let whole = |(offset, bytes): (u64, u64)| offset.checked_add(bytes).map(|_| (offset, bytes));
     let Some((offset, bytes)) = offset.zip(bytes).and_then(whole) else {

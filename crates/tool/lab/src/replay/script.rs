@@ -121,6 +121,7 @@ impl Script {
     pub fn data(&self, index: usize) -> Buf {
         let step = self.steps[index];
         let mut data = Buf::zeroed(usize::try_from(step.bytes).expect("a CDB names 32 bits of blocks at most"));
+        // Stamps number blocks of 512 bytes, whatever the block size of the volume.
         let block = step.offset / STAMP_BYTES as u64;
         Stamp { block, generation: index as u64 + 1, seed: self.seed }.fill(&mut data);
         data
@@ -130,6 +131,7 @@ impl Script {
     pub fn ended(&mut self, index: usize, now: Time, well: bool) {
         let (Step { kind, bytes, .. }, (due, sent)) = (self.steps[index], self.sent[index]);
         let nanos = |from: Time, to: Time| u64::try_from(to.since(from).as_nanos()).unwrap_or(u64::MAX);
+        // Latency counts from the due time: a command that the replay sent late waited as well.
         let (took_ns, late_ns) = (nanos(due, now), nanos(due, sent));
         self.scores.push(Score { kind, bytes, well, took_ns, late_ns, ended: now });
         self.under_way -= 1;

@@ -170,6 +170,7 @@ impl<'a> Panel<'a> {
             |point: &Option<&Measured>| Spread::of(point.map(|point| point.values(measure)).unwrap_or_default());
         let values = series.iter().map(|series| series.points.iter().map(spread).collect()).collect();
         let numbers = printed.map(|printed| printed.numbers.as_slice()).unwrap_or_default();
+        // Letters run over the numbers of all measures, as in the legend; each panel shows those of its own.
         let lettered = ('a'..='z').zip(numbers).filter(|(_, number)| number.measure == measure);
         let mut marks: Vec<Mark<'a>> = Vec::new();
         for (letter, number) in lettered {

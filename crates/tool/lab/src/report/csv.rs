@@ -18,6 +18,7 @@ pub(super) fn samples(run: &Run) -> String {
     lines.write_record(head).expect(whole);
     for measured in &run.points {
         for (round, sample) in measured.samples.iter().enumerate() {
+            // A point may lack an axis that only other points have; its column remains empty.
             let labels = axes.iter().map(|axis| measured.labels.get(*axis).cloned().unwrap_or_default());
             let (reads, writes) = (&sample.reads, &sample.writes);
             let counts = [reads, writes].into_iter().flat_map(|tally| [tally.commands, tally.bytes, tally.errors]);

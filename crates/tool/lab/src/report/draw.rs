@@ -117,6 +117,7 @@ fn heading(body: &mut Markup, chart: &Chart<'_>) -> f64 {
         }
     }
     y = if x > 12.0 { y + LINE } else { y };
+    // Numbers of other measures are skipped below, and not before, so that each letter is the one in its panel.
     for (letter, number) in ('a'..='z').zip(chart.printed.iter().flat_map(|printed| &printed.numbers)) {
         let paper = chart.printed.map(|printed| printed.paper.as_str()).unwrap_or_default();
         if !chart.figure.measures.contains(&number.measure) {
@@ -260,6 +261,7 @@ impl Slots {
         let mut end = f64::NEG_INFINITY;
         for (label, &x) in self.labels.iter().zip(&self.middles) {
             let half = width(label, 12.0) / 2.0;
+            // A label that would overlap the previous one is omitted.
             if x - half > end {
                 text(body, "tick middle", x, floor + 17.0, label);
                 end = x + half + 6.0;
@@ -281,6 +283,7 @@ impl Slots {
                     end = end.max(y);
                 }
             } else {
+                // A slanted label ends at its tick, so its space reaches to the left edge of the drawing.
                 let (x, y) = (round(x + 4.0), round(floor + 14.0));
                 let shown = cut(label, (x - 6.0) / SLANT.cos());
                 let turn = format!("rotate({} {x} {y})", round(-SLANT.to_degrees()));

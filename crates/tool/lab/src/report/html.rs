@@ -35,6 +35,7 @@ pub(super) fn page(runs: &[Run]) -> String {
             head.empty("meta", &[("name", &"viewport"), ("content", &"width=device-width, initial-scale=1")]);
             head.leaf("title", &[], &title);
             head.style(PAGE_STYLE);
+            // Drawings of the page have no styles of their own.
             head.style(draw::STYLE);
         });
         html.element("body", &[], |body| {
@@ -142,6 +143,7 @@ fn section(body: &mut Markup, runs: &[Run], index: usize, run: &Run) {
 /// Formats text with code between backquotes.
 fn prose(body: &mut Markup, text: &str) {
     for (index, part) in text.split('`').enumerate() {
+        // Odd parts are those between backquotes.
         match index % 2 {
             0 => body.text(part),
             _ => body.leaf("code", &[], part),

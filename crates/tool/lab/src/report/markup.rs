@@ -81,6 +81,8 @@ fn escaped(text: &str) -> String {
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
+            // XML replaces line breaks and tabs of attribute values by spaces (XML 1.0 §3.3.3); texts are treated
+            // alike.
             '\n' | '\t' => escaped.push(' '),
             // XML 1.0 §2.2: control characters and noncharacters cannot even be written as references.
             c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => escaped.push('\u{fffd}'),

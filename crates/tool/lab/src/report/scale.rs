@@ -28,6 +28,7 @@ impl Scale {
     /// Creates a linear scale from zero to a round number with space above every value.
     pub(super) fn from_zero(values: impl Iterator<Item = f64>) -> Self {
         let most = values.fold(0.0, f64::max);
+        // An axis without a positive value needs a range as well.
         let most = if most > 0.0 { most } else { 1.0 };
         let step = step(most, 4);
         Self::Linear { low: 0.0, high: (most * (1.0 + ABOVE) / step).ceil() * step }
@@ -36,6 +37,7 @@ impl Scale {
     /// Creates a logarithmic scale over the positive values, with space at both ends.
     pub(super) fn log(values: impl Iterator<Item = f64> + Clone) -> Self {
         let (least, most) = ends(values.filter(|value| *value > 0.0)).unwrap_or((1.0, 10.0));
+        // A single value also gets a range, because the start is below it.
         let low = least / 1.25;
         Self::Log { low, high: most * (most / low).powf(ABOVE).max(1.25) }
     }
@@ -43,6 +45,7 @@ impl Scale {
     /// Creates a linear scale over the values, with space at both ends.
     pub(super) fn linear(values: impl Iterator<Item = f64>) -> Self {
         let (least, most) = ends(values).unwrap_or((0.0, 1.0));
+        // A single value is in the middle.
         let room = if most > least { (most - least) * 0.04 } else { 1.0 };
         Self::Linear { low: least - room, high: most + room }
     }
@@ -89,6 +92,7 @@ fn ends(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
 fn step(range: f64, wanted: usize) -> f64 {
     let raw = range / wanted.max(1) as f64;
     let power = 10_f64.powf(raw.log10().floor());
+    // The tolerance keeps a range that is a round number, but is computed slightly above it.
     let digit = [1.0, 2.0, 5.0, 10.0].into_iter().find(|digit| raw <= digit * power * (1.0 + 1e-9));
     digit.unwrap_or(10.0) * power
 }

@@ -85,6 +85,7 @@ impl Product {
                 Backing::Thick => &[],
             };
             product.command(&[&["volume", "create", &name, &size, "--block-size", &block_bytes], kind].concat())?;
+            // Settings are made before any initiator can see the unit.
             if !setup.volume.is_empty() {
                 let settings = setup.volume.iter().map(String::as_str);
                 product.command(&["volume", "set", &name].into_iter().chain(settings).collect::<Vec<_>>())?;
@@ -185,6 +186,7 @@ pub fn proof(folder: &Path, host: &Chap, ours: Option<&Chap>) -> Result<Vec<Stri
 }
 
 fn spawn(launch: &Launch) -> Result<Background> {
+    // The wrapper is the outermost command, so it also applies to `taskset`.
     let mut words: Vec<String> = launch.wrapper.clone();
     words.extend(pinned(&launch.cores));
     words.push(launch.build.to_string_lossy().into_owned());
@@ -201,6 +203,7 @@ fn spawn(launch: &Launch) -> Result<Background> {
 /// Returns the process that serves: the confined daemon beside its helper, if there are two.
 fn served_by(helper: u32) -> u32 {
     let children = fs::read_to_string(format!("/proc/{helper}/task/{helper}/children")).unwrap_or_default();
+    // The helper starts the daemon as a child, with `--under`.
     let is_daemon = |pid: &u32| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         line.split(|&byte| byte == 0).any(|word| word == b"--under")

@@ -49,6 +49,7 @@ impl Spdk {
             command.args(["--no-huge", "-s", &(bytes >> 20).to_string()]);
         }
         command.args(&setup.arguments);
+        // The daemon is owned before it is configured, so that it is stopped if that fails.
         let mut spdk = Self { daemon: Background::start(&mut command, &log)?, units: Vec::new() };
         let configured = spdk.configure(setup, &socket);
         configured.with_context(|| format!("{}: {}", setup.build.display(), last_words(&log)))?;
@@ -155,6 +156,7 @@ impl RpcClient {
             question["params"] = parameters;
         }
         serde_json::to_writer(&self.stream, &question).with_context(|| format!("cannot ask for {method}"))?;
+        // Bytes are read one by one up to the end of the object, so no byte of the next answer is lost.
         let mut answers = serde_json::Deserializer::from_reader(&self.stream).into_iter::<Value>();
         let answer = answers.next().with_context(|| format!("it closed its socket instead of answering {method}"))?;
         let mut answer = answer.with_context(|| format!("no answer to {method}"))?;

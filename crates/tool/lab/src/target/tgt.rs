@@ -41,6 +41,7 @@ impl Tgt {
         let iqn = format!("iqn.2026-01.example.tgt:unit{index}");
         admin(control, &["--op", "new", "--mode", "target", "--tid", &tid, "-T", &iqn])?;
         let block_bytes = setup.block_bytes.to_string();
+        // LUN 0 of each target of tgtd is its controller.
         let unit = ["--op", "new", "--mode", "logicalunit", "--tid", &tid, "--lun", "1", "--blocksize", &block_bytes];
         match backing {
             Backing::Null => admin(control, &[&unit[..], &["--bstype", "null", "-b", "null"]].concat())?,
@@ -49,6 +50,7 @@ impl Tgt {
                     if matches!(backing, Backing::Ram) { Path::new("/dev/shm") } else { setup.folder.as_path() };
                 let file = folder.join(format!("xtask-tgt-{}-{index}", setup.portal.port()));
                 fs::File::create(&file)?.set_len(setup.unit_bytes)?;
+                // Noted before tgtd opens it, so that the file is removed even if tgtd refuses it.
                 self.memory.push(file.clone());
                 admin(control, &[&unit[..], &["-b", &file.to_string_lossy()]].concat())?;
                 if matches!(backing, Backing::Thin) {

@@ -53,6 +53,7 @@ impl BlockDevice for FileDisk {
     fn geometry(&self) -> Geometry {
         let bytes = self.file.metadata().map_or(0, |metadata| metadata.len());
         let blocks = Blocks(bytes / u64::from(self.geometry.block_bytes));
+        // A file that has shrunk keeps its size here, so that an operation beyond its end fails as `Gone`.
         Geometry { blocks: blocks.max(self.geometry.blocks), ..self.geometry }
     }
 
@@ -60,6 +61,7 @@ impl BlockDevice for FileDisk {
         self.geometry().admit(extent)?;
         let bytes = usize::try_from(extent.len.bytes(self.geometry.block_bytes)).expect("an operation fits in memory");
         self.machine.sleep(self.machine.service_time(bytes)).await;
+        // The data is that at the end of the operation.
         let mut buffer = Buf::zeroed(bytes);
         self.file.read_exact_at(&mut buffer, self.offset(extent.start)).map_err(|error| failed(&error, extent))?;
         Ok(buffer.freeze().into())
@@ -81,6 +83,7 @@ impl BlockDevice for FileDisk {
 
     async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
         self.admit_write(extent)?;
+        // The content stays: `discard_zeroes` is false.
         Ok(Written::attest())
     }
 }

@@ -62,6 +62,7 @@ impl DiskHandle {
     pub(crate) fn add(core: &Rc<Core>, node: usize, path: &str, shape: DiskShape) -> Self {
         assert!(shape.bytes.is_multiple_of(ATOM_BYTES as u64), "a disk has whole atoms");
         let mut disks = core.disks.borrow_mut();
+        // Attachments count as well: numbers may have gaps, and never repeat.
         let id = disks.len() as u64;
         // A random stream per disk: faults of one disk do not shift those of another.
         let random = Random::new(core.seed, &format!("disk {node} {path}"));
@@ -91,6 +92,7 @@ impl DiskHandle {
     /// Gives the disk the latency of `medium`; the latency of the fault profile applies where it is longer.
     pub fn behave_like(&self, medium: Medium) {
         let mut disk = self.state.borrow_mut();
+        // The arm's full stroke is the simulated capacity, so a small disk seeks like a large one.
         disk.timing = Some(Timing::new(medium, disk.shape.bytes));
     }
 

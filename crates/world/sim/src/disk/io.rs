@@ -59,6 +59,7 @@ impl SimDisk {
             physical_block_bytes: disk.shape.physical_block_bytes,
             optimal_bytes: disk.shape.physical_block_bytes.max(block_bytes),
             volatile_cache: disk.shape.volatile_cache,
+            // A discard is a write of zeros here.
             discard_zeroes: true,
             prefers_unlogged: false,
         };
@@ -107,6 +108,7 @@ impl Waiting<'_> {
             return Poll::Ready(Err(IoErrorKind::Gone));
         }
         let mut disk = self.disk.state.borrow_mut();
+        // Only a power cut and a release remove operations with a waiter, and both end the opening.
         let flight = disk.flights.get_mut(&self.id).expect("a flight stays until its future goes");
         if let Some(result) = flight.result.take() {
             return Poll::Ready(result);
@@ -119,7 +121,7 @@ impl Waiting<'_> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         if !self.disk.is_held() {
-            // A power cut has removed all operations.
+            // A power cut or a release has dealt with the operations of this opening.
             return;
         }
         let mut disk = self.disk.state.borrow_mut();
@@ -137,6 +139,7 @@ impl PendingOperation {
     fn overlaps(&self, other: &Range<u64>) -> bool {
         match &self.request {
             Request::Write { atoms, .. } => atoms.start < other.end && other.start < atoms.end,
+            // An abandoned read or flush changes no block, so it may be overtaken.
             Request::Read { .. } | Request::Flush { .. } => false,
         }
     }
@@ -155,11 +158,11 @@ fn submit(core: &Rc<Core>, state: &Rc<RefCell<DiskState>>, request: Request) -> 
     // A hung disk never completes it; `resume` schedules it later.
     let mut lands = (!disk.is_hung).then(|| core.now.get() + latency);
     if let Request::Read { atoms, .. } | Request::Write { atoms, .. } = &request {
-        // An operation that overlaps an abandoned write lands after it, as in the real world: nothing overtakes an
-        // orphan.
+        // An operation that overlaps an abandoned write completes after it, as with `uring`: the later one must win.
         let orphans = disk.flights.values().filter(|flight| flight.is_abandoned && flight.overlaps(atoms));
         for orphan in orphans {
             // One nanosecond later, to preserve the order.
+            // Behind one that hangs there is no time yet: `resume` schedules both.
             lands = lands.and_then(|lands| Some(lands.max(orphan.lands? + std::time::Duration::from_nanos(1))));
         }
     }
@@ -180,6 +183,7 @@ fn submit(core: &Rc<Core>, state: &Rc<RefCell<DiskState>>, request: Request) -> 
     disk.flights.insert(id, flight);
     let life = disk.life;
     drop(disk);
+    // The event knows the life of the disk: a power cut in between makes it void.
     if let Some(lands) = lands {
         let state = state.clone();
         core.schedule(lands, Box::new(move |core| complete(core, &state, life, id)));
@@ -267,8 +271,10 @@ fn still_moves(disk: &mut DiskState, id: u64, now: Time) -> Option<Time> {
     flight.ticket = None;
     // The model reorders its queue, but an abandoned operation must still not be overtaken.
     let (Request::Read { atoms } | Request::Write { atoms, .. }) = flight.request.clone() else { return None };
+    // Numbers are in order of submission.
     let mut before = disk.flights.range(..id).map(|(_, flight)| flight);
     let orphan = before.find(|flight| flight.is_abandoned && !flight.has_landed && flight.overlaps(&atoms))?;
+    // Known unless the disk hangs, and then `complete` has left before.
     let behind = orphan.lands? + std::time::Duration::from_nanos(1);
     let flight = disk.flights.get_mut(&id)?;
     flight.lands = Some(behind.max(now + std::time::Duration::from_nanos(1)));
@@ -289,6 +295,7 @@ fn complete_read(disk: &mut DiskState, mut atoms: Range<u64>) -> Result<Rope, Io
         let atom = atoms.start + disk.random.below(len);
         disk.make_latent(atom..atom + 1);
     }
+    // Drawn in any case, so that an unreadable atom does not shift the random stream.
     let fails_now = faults.read_error_per_million > 0 && disk.random.chance(faults.read_error_per_million);
     if disk.is_latent(atoms.clone()) || fails_now {
         disk.counts.read_errors += 1;
@@ -304,6 +311,7 @@ fn complete_read(disk: &mut DiskState, mut atoms: Range<u64>) -> Result<Rope, Io
 
 fn complete_write(disk: &mut DiskState, id: u64, atoms: Range<u64>, data: Option<View>) -> Result<Rope, IoErrorKind> {
     let faults = disk.faults.clone();
+    // Before every other fault: a full file system refuses the write without touching the medium.
     if let Some(kind) = faults.refuses {
         disk.counts.write_errors += 1;
         disk.lose_write(id, atoms);
@@ -325,6 +333,7 @@ fn complete_write(disk: &mut DiskState, id: u64, atoms: Range<u64>, data: Option
         let wrong = misdirected(disk, &atoms);
         // The intended atoms keep their old content, and the write is acknowledged all the same.
         disk.lose_write(id, atoms);
+        // Under the same number, so that a flush makes the misdirected data durable as well.
         disk.begin_write(id, wrong.clone(), data.as_ref());
         disk.complete_write(id, wrong);
         return Ok(Rope::new());
@@ -391,6 +400,7 @@ impl BlockDevice for SimDisk {
 
 impl Drop for SimDisk {
     fn drop(&mut self) {
+        // A later opening of this machine may hold the disk by now.
         if self.is_held() {
             self.state.borrow_mut().holders.remove(&self.machine);
         }

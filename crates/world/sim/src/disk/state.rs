@@ -136,6 +136,7 @@ impl DiskState {
     /// Starts a write: from now on a power cut may leave its versions.
     pub(crate) fn begin_write(&mut self, write: u64, atoms: Range<u64>, data: Option<&View>) {
         for (at, atom) in atoms.enumerate() {
+            // Shares the memory of the write: no copy for each atom.
             let bytes = data.map(|data| data.slice(at * ATOM_BYTES..(at + 1) * ATOM_BYTES));
             self.undecided.entry(atom).or_default().push(Version { write, has_completed: false, bytes });
         }
@@ -162,6 +163,7 @@ impl DiskState {
 
     /// Completes a write with an error: each of its atoms is old or new, and stays so.
     pub(crate) fn fail_write(&mut self, write: u64, atoms: Range<u64>) {
+        // Atom by atom: only sectors are atomic, so a failed write may stop anywhere.
         for atom in atoms {
             // Half of the atoms on average.
             if self.random.chance(500_000) {
@@ -212,6 +214,7 @@ impl DiskState {
     /// Content of `atoms`, as readers see it.
     pub(crate) fn read(&self, atoms: Range<u64>) -> Buf {
         let count = usize::try_from(atoms.end - atoms.start).expect("a read fits into memory");
+        // Old bytes cannot leak: every atom is copied into it below.
         let mut buf = Buf::recycled(count * ATOM_BYTES);
         for (chunk, atom) in buf.chunks_exact_mut(ATOM_BYTES).zip(atoms) {
             chunk.copy_from_slice(self.atom(atom));
@@ -254,6 +257,7 @@ impl DiskState {
         self.life += 1;
         self.holders.clear();
         self.completed.clear();
+        // Their callers are woken to find the opening invalid.
         for (_, flight) in std::mem::take(&mut self.flights) {
             if let Some(waker) = flight.waker {
                 waker.wake();
@@ -275,6 +279,7 @@ impl DiskState {
                 (Crash::AnySubset | Crash::Torn, _) => self.random.index(versions.len() + 1),
             };
             before = Some((atom / sector_atoms, versions.len(), landed));
+            // A sector of several atoms is written as a whole, so only single atoms tear.
             self.decide(atom, &versions, landed, crash == Crash::Torn && sector_atoms == 1);
         }
     }
@@ -304,6 +309,7 @@ impl DiskState {
 
     /// Replaces the content by `store`, all of it durable.
     pub(crate) fn restore(&mut self, store: Store) {
+        // First, so that no version of the old content can land on the new one.
         self.crash(Crash::NoneLanded);
         self.latent.clear();
         self.durable = store;
@@ -324,6 +330,7 @@ impl DiskState {
     /// Removes the disk: every operation fails with `Gone` from now on.
     pub(crate) fn fail(&mut self) {
         self.is_gone = true;
+        // Without a caller there is no result to return, and a removed disk changes nothing any more.
         self.flights.retain(|_, flight| !flight.is_abandoned);
         for flight in self.flights.values_mut().filter(|flight| !flight.has_landed) {
             flight.land(Err(IoErrorKind::Gone));

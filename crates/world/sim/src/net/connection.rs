@@ -107,6 +107,7 @@ pub(super) fn poll_read(
     if pipe.arrived.is_empty() {
         pipe.arrived_segments = 0;
     }
+    // Reading frees buffer space, for which the sender may wait.
     if let Some(writer) = pipe.writer.take() {
         writer.wake();
     }
@@ -140,6 +141,7 @@ pub(super) fn poll_write(
         pipe.writer = Some(cx.waker().clone());
         return Poll::Pending;
     }
+    // A partial write although more would fit: senders have to continue from any byte.
     if count > 1 && net.random.chance(net.faults.short_per_million) {
         net.counts.shorts += 1;
         count = 1 + net.random.index(count - 1);
@@ -219,6 +221,7 @@ pub(super) fn deliver(core: &Rc<Core>, id: u64, side: usize) {
     let (to_vanished, to_open) = (to.has_vanished, to.is_open);
     let stalled_until = connection.pipes[side].stalled_until;
     // Held back, not lost: `heal` and `boot` attempt the delivery again.
+    // A sender that lost its power is different: nothing sends its segments again.
     if is_cut || receiver_is_down || from.has_vanished {
         return;
     }
@@ -230,6 +233,7 @@ pub(super) fn deliver(core: &Rc<Core>, id: u64, side: usize) {
     let Some(connection) = connections.get_mut(&id) else { return };
     let pipe = &mut connection.pipes[side];
     let mut unheard = false;
+    // In order of sending: a segment that is due waits behind one that is not.
     while pipe.flying.front().is_some_and(|segment| segment.arrives <= now) {
         let Some(segment) = pipe.flying.pop_front() else { break };
         pipe.flying_bytes -= segment.bytes.len();
@@ -259,7 +263,9 @@ pub(super) fn reset(core: &Rc<Core>, id: u64, side: usize) {
     let mut net = core.net.borrow_mut();
     let Some(connection) = net.connections.get_mut(&id) else { return };
     core.record("reset", id * 2 + side as u64, 0);
+    // Only this end: the other one gets a reset of its own, or is closed.
     connection.ends[side].was_reset = true;
+    // This end may wait on both pipes; a waiter of the other end is woken in vain.
     for pipe in &mut connection.pipes {
         for waker in [pipe.reader.take(), pipe.writer.take()].into_iter().flatten() {
             waker.wake();
@@ -290,6 +296,7 @@ pub(super) fn close(core: &Rc<Core>, id: u64, side: usize) {
     let silent = connection.ends[side].has_vanished || connection.ends[side].was_reset;
     let unread = !connection.pipes[1 - side].arrived.is_empty();
     connection.ends[side].is_open = false;
+    // With both ends closed nobody can observe what is still in flight.
     if connection.is_over() {
         net.connections.remove(&id);
         return;

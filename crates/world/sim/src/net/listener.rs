@@ -45,6 +45,7 @@ pub struct SimListener {
 /// Listens on `address`; see [`World::listen`](shard::World::listen).
 pub(crate) fn listen(core: &Rc<Core>, node: &Node, mut address: SocketAddr) -> io::Result<SimListener> {
     let ip = address.ip();
+    // As bind(2): only addresses of this machine, a loopback address or a wildcard.
     if !ip.is_unspecified() && !ip.is_loopback() && !node.addresses.borrow().contains(&ip) {
         return Err(ErrorKind::AddrNotAvailable.into());
     }
@@ -83,6 +84,7 @@ pub(crate) async fn connect(core: &Rc<Core>, node: &Node, address: SocketAddr) -
         node.timers.sleep_until(core.now.get() + CONNECT_TIMEOUT).await;
         return Err(ErrorKind::TimedOut.into());
     };
+    // Before the way back: the target may accept the connection while its answer travels.
     let stream = establish(core, node, &target, local_ip, address);
     let back = core.net.borrow_mut().delay();
     node.timers.sleep_until(core.now.get() + back).await;
@@ -101,6 +103,7 @@ fn establish(core: &Rc<Core>, from: &Node, to: &Node, local_ip: IpAddr, address:
     let wild = ListenerAddress { node: to.id, address: SocketAddr::new(any, address.port()) };
     let every = ListenerAddress { node: to.id, address: SocketAddr::new([0; 16].into(), address.port()) };
     let place = [exact, wild, every].into_iter().find(|place| net.listeners.contains_key(place));
+    // A closed port answers immediately with a reset, unlike a machine that is down.
     let Some(place) = place else { return Err(ErrorKind::ConnectionRefused.into()) };
     let local = SocketAddr::new(local_ip, net.ephemeral_port());
     net.next_id += 1;
@@ -110,6 +113,7 @@ fn establish(core: &Rc<Core>, from: &Node, to: &Node, local_ip: IpAddr, address:
     net.counts.connections += 1;
     core.record("connect", id, u64::from(address.port()));
     let backlog = net.listeners.get_mut(&place).expect("it was found above");
+    // The connection is open before it is accepted: the peer may send into its buffer already.
     backlog.waiting.push_back(SimStreamParts { id, local: address, peer: local });
     if let Some(acceptor) = backlog.acceptor.take() {
         acceptor.wake();
@@ -161,6 +165,7 @@ impl Listener for SimListener {
 
 impl Drop for SimListener {
     fn drop(&mut self) {
+        // The borrow ends with the statement: closing the streams below borrows the network again.
         let backlog = self.core.net.borrow_mut().listeners.remove(&self.place);
         for parts in backlog.into_iter().flat_map(|backlog| backlog.waiting) {
             // Closed like an accepted stream, so that the connecting peer learns of it.

@@ -39,6 +39,7 @@ struct ClassQueue {
 impl FileQueues {
     /// Returns the operation when it may be submitted; otherwise queues it until one of its class has completed.
     pub(super) fn admit(&mut self, token: Token, operation: Operation) -> Option<Operation> {
+        // Socket polls never block a worker and have no limit.
         let Some((lane, most)) = self.queue_of(&operation) else { return Some(operation) };
         // Queued until another operation of the same class and file completes.
         if lane.in_ring == most {
@@ -67,6 +68,7 @@ impl FileQueues {
         let file = &mut self.files[at];
         Some(match operation {
             Operation::Read { .. } | Operation::Write { .. } => (&mut file.transfers, TRANSFERS_MAX),
+            // Each occupies a worker until it ends, so far fewer of them are admitted than transfers.
             _ => (&mut file.orders, ORDERS_MAX),
         })
     }

@@ -70,10 +70,12 @@ impl Poller {
 
     /// Cancels waiting for a socket.
     pub fn cancel_poll(&mut self, token: Token) {
+        // No entry: the event has arrived, and its completion is on the way to the reactor.
         let Some(at) = self.waits.get(token as usize).copied().flatten() else { return };
         let reads = self.sources[at].read.as_ref().is_some_and(|(reader, _)| *reader == token);
         let interest = if reads { Interest::Read } else { Interest::Write };
         let socket = self.sources[at].slot(interest).as_ref().map(|(_, socket)| socket.clone());
+        // Reported as a completion: the table frees a token only when its operation has landed.
         self.land(at, interest, Err(Errno::CANCELED));
         let source = &mut self.sources[at];
         if source.read.is_some() || source.write.is_some() {
@@ -102,12 +104,14 @@ impl Poller {
             Wait::Forever => None,
         };
         let mut events = std::mem::take(&mut self.events);
+        // Otherwise the events of the last turn would be reported again.
         events.clear();
         match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
         }
         for event in &events {
+            // The number may have been reused since: then the new socket polls once in vain and waits again.
             let at = usize::try_from(event.data.u64()).expect("events carry a descriptor");
             self.report(at, event.flags);
         }
@@ -143,6 +147,7 @@ impl Poller {
     /// Arms epoll once for the directions that are waited for.
     fn arm(&mut self, at: usize) -> Result<(), Errno> {
         let source = &mut self.sources[at];
+        // Without `ONESHOT` an event that nobody waits for would end every sleep at once.
         let mut flags = epoll::EventFlags::ONESHOT;
         if source.read.is_some() {
             flags |= epoll::EventFlags::IN | epoll::EventFlags::RDHUP;

@@ -71,6 +71,7 @@ impl Workers {
         let mut queue = self.shared.lock();
         let key = operation.file().map_or(0, |file| Arc::as_ptr(file).addr());
         queue.files.entry(key).or_default().jobs.push_back((token, operation));
+        // No effect at the limit: then the end of an earlier operation of the file starts this one.
         queue.make_ready(key, self.shared.threads_per_file_max);
         // A thread is started only if no idle one is left for the work.
         if queue.ready.len() > queue.idle {
@@ -91,6 +92,7 @@ impl Workers {
                 }
             }
         }
+        // Notified without the lock, which the woken thread needs first.
         drop(queue);
         self.shared.work.notify_one();
     }
@@ -137,6 +139,7 @@ impl Queue {
 impl Drop for Workers {
     fn drop(&mut self) {
         let mut queue = self.shared.lock();
+        // Idle threads end now, busy ones after their operation; queued operations are still performed.
         queue.closing = true;
         self.shared.work.notify_all();
         let left = self.shared.left.wait_timeout_while(queue, SHUTDOWN_TIMEOUT, |queue| queue.threads > 0);
@@ -172,14 +175,17 @@ impl Shared {
                 }
                 continue;
             };
+            // Under the lock: `start` must not count on a thread that is about to block in its operation.
             queue.idle -= 1;
             drop(queue);
+            // Without the lock: this blocks for as long as the disk does not respond.
             let landed = (self.perform)(operation);
             queue = self.lock();
             queue.idle += 1;
-            // Only the first result rings: the shard takes all of them when it wakes.
+            // Only the first result wakes the shard, which then takes all of them.
             let first = queue.done.is_empty();
             queue.landed(key, Done { token, landed });
+            // This operation no longer counts, so the next one of the same file may start.
             queue.make_ready(key, self.threads_per_file_max);
             if first {
                 self.wake_shard();

@@ -50,16 +50,20 @@ impl ErrorState {
 
     /// Handles a read past the end of the medium: zeros for a file that was truncated, `Gone` for a disk that shrank.
     pub fn end_reached(&self, extent: Extent, is_file: bool) -> Result<(), IoError> {
+        // ENXIO makes the disk `Gone`: blocks behind a new end must not read as zeros.
         if is_file { Ok(()) } else { Err(self.record(OperationKind::Read, Errno::NXIO, extent)) }
     }
 }
 
 fn kind_of(errno: Errno) -> IoErrorKind {
     match errno {
+        // The device was removed or shut down: no later operation can succeed.
         Errno::NXIO | Errno::NODEV | Errno::BADF | Errno::SHUTDOWN => IoErrorKind::Gone,
         Errno::NOSPC | Errno::DQUOT => IoErrorKind::NoSpace,
+        // EPERM: the file has the immutable or append-only attribute, or is sealed.
         Errno::ROFS | Errno::PERM => IoErrorKind::ReadOnly,
         Errno::OPNOTSUPP => IoErrorKind::Unsupported,
+        // EIO and all others may concern these sectors only; the RAID layer counts them.
         _ => IoErrorKind::Medium,
     }
 }

@@ -30,6 +30,7 @@ pub(crate) fn describe(path: &str) -> io::Result<DiskFacts> {
 /// *Errors*: `Unsupported` when the enclosure has none that the kernel knows; those of the kernel.
 pub fn locate(path: &str, on: bool) -> io::Result<()> {
     let roots = Roots::real();
+    // The slot belongs to the whole disk, also when `path` is a partition.
     let slot = roots.whole_disk(path)?.and_then(|disk| slot_of(&disk));
     let light = slot.map(|slot| slot.join("locate")).filter(|light| light.exists());
     let light =
@@ -62,6 +63,7 @@ impl Roots {
 
     /// Returns the sysfs folder of the whole disk, and the partition number.
     fn folder(&self, major: u32, minor: u32) -> Option<(PathBuf, Option<u32>)> {
+        // Resolved: `parent` below needs the real path.
         let here = fs::canonicalize(self.sys.join(format!("dev/block/{major}:{minor}"))).ok()?;
         // The folder of a partition is inside of that of its disk.
         match text(&here.join("partition")).and_then(|number| number.parse().ok()) {
@@ -101,6 +103,7 @@ impl Roots {
     /// Returns the path of the device that does not depend on discovery order.
     fn link_to(&self, device: &Path) -> Option<String> {
         let links = fs::read_dir(&self.dev).ok()?.filter_map(Result::ok).map(|entry| entry.path());
+        // A disk has several links; the most readable one is chosen below.
         let mut links: Vec<PathBuf> =
             links.filter(|link| fs::canonicalize(link).is_ok_and(|to| to == device)).collect();
         // Preferred kinds of links first, then by name.
@@ -118,6 +121,7 @@ fn slot_of(disk: &Path) -> Option<PathBuf> {
     let entries = fs::read_dir(disk.join("device")).ok()?.filter_map(Result::ok);
     let link = entries
         .map(|entry| entry.path())
+        // The link name ends with the name of the slot, so its beginning is searched for.
         .find(|path| name_of(path).is_some_and(|name| name.starts_with("enclosure_device:")));
     fs::canonicalize(link?).ok()
 }
@@ -131,6 +135,7 @@ fn enclosure_of(slot: &Path) -> Option<String> {
 /// Returns the serial number from the kernel's copy of the VPD page. *Source*: SPC-4 §7.8.18 Unit Serial Number VPD
 /// page.
 fn page_80(disk: &Path) -> Option<String> {
+    // Read as bytes: the header contains the page code 80h, which is not UTF-8.
     let page = fs::read(disk.join("device/vpd_pg80")).ok()?;
     // The page header has 4 bytes.
     let serial = std::str::from_utf8(page.get(4..)?).ok()?.trim_matches(|c: char| c == '\0' || c.is_whitespace());

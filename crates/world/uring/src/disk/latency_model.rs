@@ -37,6 +37,7 @@ impl LatencyModel {
 impl Passage<'_> {
     /// Waits until a disk of the medium would have finished the operation.
     pub async fn end(mut self, world: &Inner) {
+        // Asked again after each sleep: the end of an operation is known only once the arm is free for it.
         while let Some(ticket) = self.ticket {
             let progress = self.pace.0.borrow_mut().poll(clock::now().0, ticket);
             match progress {

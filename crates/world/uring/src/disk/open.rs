@@ -24,7 +24,9 @@ impl Disk {
         }
         let (named, privileges) = (path.to_owned(), world.privileges.clone());
         let open = move || Opened::at(&named, options, privileges.as_ref());
+        // Never on the shard: open(2) of a hanging disk blocks.
         let Opened { file, direct, is_file, shape } = opening::on_a_thread(&world, path, open).await?;
+        // The kernel rejects direct I/O in units below the logical block size.
         if shape.logical_bytes > options.block_bytes {
             let said = format!(
                 "{path} has blocks of {} bytes and cannot be used with a smaller block size",
@@ -34,8 +36,10 @@ impl Disk {
         }
         let geometry = Geometry {
             block_bytes: options.block_bytes,
+            // A partial block at the end is not used.
             blocks: Blocks(shape.bytes / u64::from(options.block_bytes)),
             physical_block_bytes: shape.physical_bytes,
+            // The kernel reports zero where the device states no optimal size.
             optimal_bytes: shape.optimal_bytes.max(shape.physical_bytes).max(options.block_bytes),
             // Data in the page cache is lost on power loss, too.
             volatile_cache: shape.volatile_cache || !direct,
@@ -80,6 +84,7 @@ impl Opened {
         let is_file = file_or_device(&stat, path)?;
         // `O_EXCL` protects block devices only.
         if is_file {
+            // The lock belongs to the open file and ends with its last descriptor, also after a kill.
             lock(&file, path, options.read_only)?;
         }
         let shape = if is_file { Shape::of_file(&file, &stat)? } else { Shape::of_device(&file, &stat)? };

@@ -40,6 +40,7 @@ impl Claim {
         if all.contains(path) {
             return Err(silent(path, "an earlier open of it has not returned"));
         }
+        // Each opening of a hanging disk holds a thread, perhaps forever.
         if all.len() >= AT_ONCE {
             return Err(silent(path, &format!("{AT_ONCE} other disks are being opened and do not respond")));
         }
@@ -66,6 +67,7 @@ pub(super) async fn on_a_thread<T: Send + 'static>(
     path: &str,
     open: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
+    // One deadline for the claim and the opening together.
     let until = crate::clock::now() + DEADLINE;
     let claim = loop {
         match Claim::of(path) {

@@ -36,6 +36,7 @@ impl TcpListener {
             Err(error) if is_any && error.kind() == io::ErrorKind::AddrInUse => (open(false)?, false),
             opened => (opened?, is_any || address.is_ipv4()),
         };
+        // Read back, because port 0 lets the kernel choose one.
         let local = SocketAddr::try_from(getsockname(&fd)?)?;
         Ok(Self { socket: Socket::new(world, fd), local, takes_ipv4 })
     }
@@ -66,6 +67,7 @@ impl Listener for TcpListener {
     type Stream = TcpStream;
 
     async fn accept(&self, options: &StreamOptions) -> io::Result<TcpStream> {
+        // Linux does not pass the flags of the listener on to accepted sockets.
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (fd, peer) = self.socket.ready(Interest::Read, |fd| acceptfrom_with(fd, flags)).await?;
         let peer = peer.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionAborted))?;

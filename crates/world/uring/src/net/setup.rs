@@ -33,11 +33,14 @@ pub(super) fn plain(address: SocketAddr) -> SocketAddr {
 
 /// Applies `options` to a connection.
 pub(super) fn configure(socket: &OwnedFd, options: &StreamOptions) -> io::Result<()> {
+    // Nagle's algorithm would hold back the last segment of a PDU until an acknowledgment arrives.
     sockopt::set_tcp_nodelay(socket, true)?;
+    // Finds a peer that has vanished while nothing is sent.
     sockopt::set_socket_keepalive(socket, true)?;
     sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE)?;
     sockopt::set_tcp_keepintvl(socket, KEEPALIVE_INTERVAL)?;
     sockopt::set_tcp_keepcnt(socket, KEEPALIVE_PROBES)?;
+    // Also overrides the number of keepalive probes (tcp(7), TCP_USER_TIMEOUT).
     let silence_ms = u32::try_from(SILENCE_MAX.as_millis()).expect("half a minute fits");
     sockopt::set_tcp_user_timeout(socket, silence_ms)?;
     match options.congestion.as_deref().map(|name| (name, sockopt::set_tcp_congestion(socket, name))) {

@@ -73,6 +73,7 @@ impl Socket {
                         direction.exhausted.set(exhausted);
                         return Poll::Ready(Ok(value));
                     }
+                    // Interrupted before any transfer: nothing to wait for.
                     Err(Errno::INTR) => continue,
                     Err(Errno::AGAIN) => {}
                     Err(errno) => return Poll::Ready(Err(errno.into())),
@@ -95,6 +96,7 @@ impl Socket {
     /// Returns a descriptor of the same socket without waits on this shard.
     pub fn into_fd(self) -> io::Result<OwnedFd> {
         let fd = self.fd.clone();
+        // Cancels the waits of both directions first: their completions belong to this shard.
         drop(self);
         // A wait that is being canceled holds its descriptor until it has landed, so the descriptor is duplicated then.
         Arc::try_unwrap(fd).or_else(|shared| shared.try_clone())

@@ -46,6 +46,7 @@ impl TcpStream {
     pub(crate) fn adopt(world: Rc<Inner>, handle: StreamHandle) -> io::Result<Self> {
         match handle.0.downcast::<io::Result<Parts>>() {
             Ok(parts) => {
+                // The handle may carry the error of a failed duplication on the other shard.
                 let Parts { fd, local, peer } = (*parts)?;
                 Ok(Self { socket: Socket::new(world, fd), local, peer })
             }
@@ -64,6 +65,7 @@ pub(crate) async fn connect(world: Rc<Inner>, address: SocketAddr, options: &Str
             let mut first = true;
             let attempt = |_: &OwnedFd| if std::mem::take(&mut first) { Err(Errno::AGAIN) } else { Ok(()) };
             socket.ready(Interest::Write, attempt).await?;
+            // Writability alone is no success: SO_ERROR has the result of the connect (connect(2)).
             sockopt::socket_error(socket.fd())??;
         }
         Err(errno) => return Err(errno.into()),
@@ -114,6 +116,7 @@ impl Stream for TcpStream {
 
     fn into_handle(self) -> StreamHandle {
         let Self { socket, local, peer } = self;
+        // An error is delivered by `adopt_stream`, because this call cannot fail.
         StreamHandle(Box::new(socket.into_fd().map(|fd| Parts { fd, local, peer })))
     }
 }

@@ -22,8 +22,8 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Ring with the operations in flight.
 ///
 /// Invariant of this module: **from the push of an entry until its completion is reaped, the operation stays in
-/// `flying` and is not accessed.** Its buffers are heap memory that does not move with it, its files stay open, and a
-/// `View` has no writers. Operations that have not landed when the ring is dropped are leaked, never freed.
+/// `in_flight` and is not accessed.** Its buffers are heap memory that does not move with it, its files stay open, and
+/// a `View` has no writers. Operations that have not landed when the ring is dropped are leaked, never freed.
 pub(crate) struct Ring {
     ring: IoUring,
     in_flight: Vec<Option<Operation>>,
@@ -33,8 +33,8 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// Creates a ring and proves that it carries a request. A restricted ring refuses every operation that is not in
-    /// [`CARRIED`].
+    /// Creates a ring and checks that it executes a request. A restricted ring refuses every operation that is not in
+    /// [`ALLOWED_OPCODES`].
     ///
     /// *Errors*: those of the kernel where io_uring is forbidden, missing or too old.
     pub fn new(entries: u32, restricted: bool) -> io::Result<Self> {
@@ -117,9 +117,9 @@ impl Ring {
 
     fn push(&mut self, entry: &Entry) {
         loop {
-            // SAFETY: every pointer and descriptor of an entry belongs to the operation that lies in
-            // `flying` under the entry's user data (entries for NOBODY have neither). It stays there,
-            // unmoved and untouched, until `reap` has seen its completion; see the type's invariant.
+            // SAFETY: every pointer and descriptor of an entry belongs to the operation in `in_flight` under the user
+            // data of the entry (entries with `NO_TOKEN` have neither). It stays there, unmoved and untouched, until
+            // `reap` has seen its completion; see the invariant of the type.
             let pushed = unsafe { self.ring.submission().push(entry) };
             if pushed.is_ok() {
                 return;
@@ -148,6 +148,7 @@ impl Ring {
             let operation = self.in_flight[token as usize].take().expect("an operation completes once");
             self.in_flight_count -= 1;
             let result = usize::try_from(completion.result())
+                // A negative result is the negated errno.
                 .map_err(|_| Errno::from_raw_os_error(completion.result().saturating_neg()));
             done.push(Done { token, landed: Landed { operation, result } });
         }
@@ -162,6 +163,7 @@ impl Drop for Ring {
         for token in polls {
             self.cancel_poll(token);
         }
+        // Bounded: a disk that hangs must not keep the process from ending.
         let deadline = Instant::now() + SHUTDOWN_TIMEOUT;
         let mut done = Vec::new();
         while self.in_flight_count > 0 && Instant::now() < deadline {
@@ -226,6 +228,7 @@ const ALLOWED_OPCODES: [u8; 7] = [
 fn build_as(shape: fn(&mut Builder), entries: u32, restricted: bool) -> io::Result<IoUring> {
     let mut builder = IoUring::builder();
     // Four completions per submission entry: more operations are in flight than fit into one submission.
+    // `setup_submit_all`: an entry that fails must not hold back those behind it.
     builder.setup_clamp().setup_submit_all().setup_cqsize(entries.saturating_mul(4));
     shape(&mut builder);
     if !restricted {
@@ -257,6 +260,7 @@ fn entry_of(operation: &mut Operation) -> Entry {
     match operation {
         Operation::Poll { socket, interest } => {
             let flags = match interest {
+                // The end of the stream ends the wait as well.
                 Interest::Read => PollFlags::IN | PollFlags::RDHUP,
                 Interest::Write => PollFlags::OUT,
             };
@@ -275,6 +279,7 @@ fn entry_of(operation: &mut Operation) -> Entry {
             let len = from.len().min(TRANSFER_BYTES_MAX) as u32;
             opcode::Write::new(fd(file), from.as_ptr(), len).offset(at).build()
         }
+        // As `fdatasync` of the workers.
         Operation::Flush { file } => opcode::Fsync::new(fd(file)).flags(FsyncFlags::DATASYNC).build(),
         Operation::Punch { file, offset, len } => {
             let mode = PUNCH_FLAGS.bits().cast_signed();

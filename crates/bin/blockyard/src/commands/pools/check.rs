@@ -64,6 +64,7 @@ pub(super) fn repair(desk: &CommandContext, name: &Name, accept_loss: bool, yes:
             Err(Failure::Said)
         };
     }
+    // The findings are listed before the question.
     for finding in &repairable {
         let done = finding.kind.repair().unwrap_or("keep the readable rest and lose the listed data");
         desk.out.said(&format!("{}: {}: {done}", finding.volume, finding.description))?;

@@ -18,6 +18,7 @@ struct Catalog<'a> {
 }
 
 pub(super) async fn play(stage: &Stage) -> CheckResult<()> {
+    // Only the disks: the creation itself is interrupted below.
     let pool = PoolPlan::of_chance(stage, &Level::ALL).prepare(stage).await?;
     make_pool(stage, &pool).await?;
     stage.present(&[]).await?;
@@ -66,6 +67,7 @@ async fn wipe(stage: &Stage, pool: &Pool) -> CheckResult<()> {
         return Err("Disks was not answered with disks".to_owned());
     };
     for report in disks {
+        // Disks of other pools do not exist in this run, so a damaged label is one of this pool.
         // A label that was being written when the power failed may be damaged.
         let is_its = matches!(&report.label, Label::PoolMember { pool: id, .. } if *id == pool.id);
         if let Some(disk) = report.name.filter(|_| is_its || report.label == Label::Damaged) {
@@ -137,6 +139,7 @@ impl Catalog<'_> {
         let block_bytes = volume.unit.block_bytes as u64;
         let old = volume.unit.oracle.borrow().blocks() * block_bytes;
         let new = old + (self.stage.chance.within(0..=2 << 12) << 12);
+        // Recorded only after an answer or a look at the size, so that either size is valid until then.
         let grown = || volume.unit.oracle.borrow_mut().grow(new / block_bytes);
         let order = Order::ResizeVolume { volume: volume.name.clone(), size: Size::new(new) };
         match order_or_power_failure(self.stage, order, &self.volumes).await {
@@ -159,6 +162,7 @@ impl Catalog<'_> {
             return Ok(());
         }
         let volume = self.volumes.remove(self.stage.chance.index(self.volumes.len()));
+        // Unmapped before it is deleted, since a volume in use is not deleted.
         self.stage.present(&self.volumes).await?;
         let order = Order::DeleteVolume { volume: volume.name.clone() };
         match order_or_power_failure(self.stage, order, &self.volumes).await {

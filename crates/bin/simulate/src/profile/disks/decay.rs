@@ -23,6 +23,7 @@ pub(super) async fn play(stage: &Stage) -> CheckResult<()> {
     stage.open_portals().await?;
     for _ in 0..stage.chance.within(1..=3) {
         let liars = choose_faulty(stage, &pool).await?;
+        // Taken while the disk is healthy, as the old state to which it may return.
         let old: Vec<_> = liars.iter().map(|(disk, _)| disk.image()).collect();
         let traffic = start(stage, &units);
         // Until the faults are removed, opening the pool may take several attempts.
@@ -95,6 +96,7 @@ fn corrupt(stage: &Stage, disk: &DiskHandle, forgets: bool) {
 /// Rebuilds the members that were given up, and checks that a scrub heals the rest and a second scrub finds nothing.
 async fn rebuild_and_scrub(stage: &Stage, pool: &Pool, volumes: &[PresentedVolume]) -> CheckResult<()> {
     stage.idle_disks().await?;
+    // A lying disk may have been given up meanwhile, which is allowed.
     for member in stage.pool().await?.members() {
         if member.state != MemberState::InSync {
             pool.replace_member(stage, member).await?;
@@ -123,6 +125,7 @@ async fn rebuild_and_scrub(stage: &Stage, pool: &Pool, volumes: &[PresentedVolum
 
 /// Runs a scrub to its end and returns its report.
 pub(in crate::profile) async fn scrub(stage: &Stage, pool: &Pool) -> CheckResult<ScrubReport> {
+    // Without an explicit repair: blocks with checksums are repaired in any case.
     stage.order(Order::StartScrub { pool: pool.name.clone(), repairs: false }).await?;
     let until = stage.world.now() + SCRUB_TIME_MAX;
     loop {

@@ -87,6 +87,7 @@ impl FaultInjector<'_> {
     async fn start_faults(&mut self) -> CheckResult<()> {
         let Some(disk) = self.next_victim().await? else { return Ok(()) };
         let handle = self.pool.handle(self.stage, &disk)?;
+        // Recorded before the fault, since it may show at once.
         self.ill.insert(disk.clone(), FaultState::Faulty);
         let chance = &self.stage.chance;
         let often = u32::try_from(chance.within(1_000..=300_000)).expect("at most a million");
@@ -124,6 +125,7 @@ impl FaultInjector<'_> {
         // Rebuilt members are reliable again.
         self.ill.retain(|disk, illness| *illness == FaultState::Faulty || !well.contains(disk));
         let candidates: Vec<DiskName> = well.into_iter().filter(|disk| !self.ill.contains_key(disk)).collect();
+        // Members that are being filled count as unreliable, since they hold no redundancy yet.
         if self.ill.len() >= self.pool.tolerated() || candidates.is_empty() {
             return Ok(None);
         }
@@ -142,6 +144,7 @@ impl FaultInjector<'_> {
     /// Makes every healthy disk slow occasionally, but never so slow that the pool may give it up.
     async fn slow_all(&self) -> CheckResult<()> {
         let report = self.stage.pool().await?;
+        // About half of the first deadline at most, so that no healthy member is suspected.
         let slow = Duration::from_millis(10)..=self.stage.chance.moment(FIRST_DEADLINE / 2) + Duration::from_millis(10);
         let slow_per_million = u32::try_from(self.stage.chance.below(20_000)).expect("at most a million");
         for disk in report.members().filter_map(|member| member.disk.as_ref()) {
@@ -157,6 +160,7 @@ impl FaultInjector<'_> {
     async fn replace_one(&mut self) -> CheckResult<bool> {
         let afflicted = self.ill.iter().find(|(_, illness)| **illness == FaultState::Faulty);
         let Some(failed) = afflicted.map(|(disk, _)| disk.clone()) else { return Ok(false) };
+        // The array may have given the disk up already, which is the same state.
         self.take_out(&failed).await?;
         let replacement = if self.pool.plan.integrity && self.stage.chance.percent(40) {
             // The disk was unplugged and is plugged in again: it receives only what it missed.
@@ -172,6 +176,7 @@ impl FaultInjector<'_> {
     /// Replaces every member with faults, and waits for the rebuilds.
     async fn replace_all(&mut self) -> CheckResult<()> {
         while self.replace_one().await? {}
+        // Slow disks are not among the unreliable ones, and are reset as well.
         for disk in self.pool.handles(self.stage) {
             disk.set_faults(DiskFaults::default());
         }

@@ -42,6 +42,7 @@ pub(super) async fn play(stage: &Stage) -> CheckResult<()> {
     // A redo log closes the write hole, and mirrors have no parity.
     let bears_writes = pool.plan.integrity || matches!(pool.plan.level, Level::Raid1 | Level::Raid10);
     for _ in 0..stage.chance.within(1..=3) {
+        // Without a redo log the rebuild alone runs across the power failure.
         let commands = if bears_writes { stage.chance.within(20..=200) } else { 0 };
         let traffic = stage.start_hosts(1, commands, &units, &habits);
         stage.world.sleep(stage.chance.moment(Duration::from_millis(200))).await;
@@ -49,6 +50,7 @@ pub(super) async fn play(stage: &Stage) -> CheckResult<()> {
         traffic.stop();
         stage.power_on(&pool).await;
         stage.reopen(&pool, &volumes).await?;
+        // Checked before the hosts are quiet, and again when their last writes have ended.
         stage.check_all_blocks(&units).await?;
         stage.until_quiet(&traffic).await?;
         stage.check_all_blocks(&units).await?;

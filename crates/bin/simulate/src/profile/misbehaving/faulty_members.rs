@@ -10,7 +10,7 @@ use sim::{DiskFaults, DiskHandle};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Time after which the pool has used every disk and therefore knows which it lost: see `owners`.
+/// Time after which the pool has used every disk, and so knows which ones it lost: see `pool::ownership` of the engine.
 const NOTICED_AFTER: Duration = Duration::from_secs(5);
 /// Interval and number of the checks whether the pool is healthy; a member that was behind may stay out for ten
 /// minutes.
@@ -112,6 +112,7 @@ impl<'a> FaultyMembers<'a> {
     /// Injects a fault into one more member, if the round allows it.
     async fn start_faults(&mut self, round: &Round) -> CheckResult<()> {
         let report = self.stage.pool().await?;
+        // Closed cases first, so that the limit counts only members that are still unreliable.
         self.forget_recovered(&report)?;
         let well = self.healthy_members(&report)?;
         if self.cases.len() >= round.ill_max || well.is_empty() {
@@ -121,6 +122,7 @@ impl<'a> FaultyMembers<'a> {
         let illness = self.stage.chance.pick(round.illnesses);
         tracing::info!(at = self.stage.world.now().0, ?disk, ?illness, "a disk falls ill");
         illness.inject(self.stage, &disk, self.pool.plan.disk_mib << 20);
+        // By the number of the disk, which survives its change of name at a restart.
         self.cases.insert(disk.id(), FaultState::Faulty);
         Ok(())
     }
@@ -171,6 +173,7 @@ impl<'a> FaultyMembers<'a> {
     }
 
     fn clear_fault(&mut self, disk: &DiskHandle) {
+        // Only the disk recovers; the pool learns of it by itself.
         disk.set_faults(DiskFaults::default());
         disk.make_readable();
         if disk.is_gone() {
@@ -204,6 +207,7 @@ impl<'a> FaultyMembers<'a> {
             }
             Err(refusal) => return Err(format!("a member is not copied: {refusal} ({})", refusal.code)),
         }
+        // The path is what a planted bug sees of the disk.
         self.stage.plant.record_copy(&self.pool.path(&replacement)?);
         if self.cases.len() < round.ill_max && self.stage.chance.percent(30) {
             let handle = self.pool.handle(self.stage, &replacement)?;
@@ -229,6 +233,7 @@ impl<'a> FaultyMembers<'a> {
         let failed = lost.disk.clone().unwrap_or_else(|| replacement.clone());
         let order = Order::ReplaceDisk { failed, member: Some(lost.id), replacement, force: false };
         match self.stage.ask(order).await {
+            // A replacement holds nothing yet, so it counts as unreliable until it is filled.
             Ok(_) => drop(self.cases.insert(handle.id(), FaultState::Recovered(self.stage.world.now()))),
             // Another member is being copied or rebuilt, or the member returned on its own.
             Err(refusal) if [code::POOL_BUSY, code::DISK_HEALTHY].contains(&refusal.code) => {}

@@ -31,6 +31,7 @@ fn inquiry(random: &mut Random) -> Request {
     let bytes = allocation(random, 255);
     let [high, low] = (bytes as u16).to_be_bytes();
     let is_vpd = random.one_in(4) || random.one_in(2);
+    // A page code without EVPD is invalid, and is sent on purpose at times.
     let page = if is_vpd {
         among(random, &[0x00, 0x80, 0x83, 0x86, 0xB0, 0xB1, 0xB2, 0x88, 0x8F])
     } else if random.one_in(8) {
@@ -38,6 +39,7 @@ fn inquiry(random: &mut Random) -> Request {
     } else {
         0
     };
+    // CMDDT is obsolete.
     let cmddt = if random.one_in(24) { 0x02 } else { 0 };
     let name = match (is_vpd, page) {
         (false, _) => "INQUIRY",
@@ -55,6 +57,7 @@ fn inquiry(random: &mut Random) -> Request {
 
 fn mode_sense(random: &mut Random) -> Request {
     let page = among(random, &[0x3F, 0x01, 0x02, 0x03, 0x04, 0x08, 0x0A, 0x1C, 0x00]);
+    // PC: current, changeable, default or saved values.
     let control = [0x00, 0x40, 0x80, 0xC0][random.below(4) as usize];
     let subpage = [0, 0, 0, 0x01, 0x02, 0xFF][random.below(6) as usize];
     // At least the header.
@@ -87,6 +90,7 @@ fn mode_select(random: &mut Random) -> Request {
     if random.one_in(8) {
         list.truncate(random.below(list.len() as u64 + 1) as usize);
     }
+    // PF is mostly set, and SP rarely.
     let flags = if random.one_in(12) { 0 } else { 0x10 } | if random.one_in(12) { 0x01 } else { 0 };
     let (name, cdb) = if is_short {
         ("MODE SELECT (6)", vec![0x15, flags, 0, 0, list.len() as u8, 0])
@@ -106,6 +110,7 @@ fn log_sense(random: &mut Random) -> Request {
 }
 
 fn report_operations(random: &mut Random) -> Request {
+    // RCTD, and any bits of REPORTING OPTIONS.
     let options = flags(random, &[0x80, 0x01, 0x02, 0x04]);
     let code = among(random, &[0x00, 0x12, 0x28, 0x2A, 0x42, 0x5E, 0x5F, 0x89, 0x9E, 0xA3, 0xA0, 0xC5]);
     let action = if random.one_in(2) { 0 } else { random.below(0x14) as u8 };
@@ -161,6 +166,7 @@ fn maintenance(random: &mut Random) -> Request {
 }
 
 fn start_stop(random: &mut Random) -> Request {
+    // START, LOEJ, NO_FLUSH and power conditions.
     let how = match random.below(16) {
         0..=7 => 0x01,
         8..=9 => 0x00,

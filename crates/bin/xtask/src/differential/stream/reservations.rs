@@ -48,6 +48,7 @@ fn persistent_in(random: &mut Random) -> Request {
     let bytes = allocation(random, 255);
     let [high, low] = (bytes as u16).to_be_bytes();
     let cdb = [0x5E, action, 0, 0, 0, 0, 0, high, low, 0];
+    // Service actions from 4 on are reserved, and share a name.
     Request::new(IN_NAMES[usize::from(action).min(4)], &cdb).reading(bytes)
 }
 
@@ -59,6 +60,7 @@ fn persistent_out(random: &mut Random) -> Request {
     // SPEC_I_PT, ALL_TG_PT and APTPL, which need longer lists or persistent storage.
     list[20] = if random.one_in(16) { [0x01, 0x04, 0x08][random.below(3) as usize] } else { 0 };
     let mut list = list.to_vec();
+    // PARAMETER LIST LENGTH must be 24 here (SPC-4 PERSISTENT RESERVE OUT).
     if random.one_in(16) {
         list.resize(random.below(40) as usize, 0);
     }

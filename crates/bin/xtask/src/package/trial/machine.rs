@@ -37,6 +37,7 @@ impl Machine {
             .arg(workspace::root().join("tests/package/boot"))
             .arg(scratch.path().join("root"));
         let unshare = Background::start(&mut command, &scratch.path().join("boot.log"))?;
+        // The first process of the new namespace is the only child of `unshare`.
         let children = PathBuf::from(format!("/proc/{0}/task/{0}/children", unshare.pid()));
         let mut machine = Self { unshare, scratch, first: String::new(), begun };
         machine.first = loop {
@@ -46,6 +47,7 @@ impl Machine {
             }
             machine.not_too_long("its first process")?;
         };
+        // A service that cannot run in a namespace makes the state `degraded`.
         let booted = |state: &str| ["running", "degraded"].contains(&state);
         while !booted(machine.run("systemctl is-system-running")?.1.trim()) {
             machine.not_too_long("systemd")?;
@@ -139,6 +141,7 @@ impl Machine {
 
     /// Returns every file, folder and link of the machine.
     pub(super) fn files(&self) -> Result<BTreeSet<String>> {
+        // The copied packages and temporary files are no leftovers of an installation.
         let listed = self.sh("find / -xdev -path /root -prune -o -path /tmp -prune -o -print")?;
         Ok(listed.lines().map(str::to_owned).collect())
     }

@@ -26,7 +26,9 @@ const TRIED: [(&str, &str, bool); 11] = [
 /// the sandbox forbids.
 pub(super) fn holds(machine: &Machine) -> Result<()> {
     let probe = machine.take(&workspace::root().join("tests/package/probe"))?;
+    // In the folder of the unit's drop-ins, since the sandbox hides the homes and `/tmp`.
     machine.sh(&format!("install -D -m 755 {probe} {FOLDER}/probe"))?;
+    // As root nothing is refused, which shows that the probe itself works.
     agrees("root", &machine.sh(&format!("{FOLDER}/probe"))?, |_| "done")?;
     let user = "setpriv --reuid=blockyard --regid=blockyard --init-groups --bounding-set=-all";
     let alone = machine.sh(&format!("{user} {FOLDER}/probe /tmp"))?;

@@ -20,6 +20,7 @@ pub(super) fn read(path: &str, text: &str, syntax: &syn::File) -> Source {
     walk.visit_file(syntax);
     walk.count_lines();
     let docs = language::doc_comments(text).into_iter();
+    // In tests as well: documentation follows the same rule everywhere.
     walk.source.clauses = docs.filter(|(_, first)| language::begins_with_clause(first)).map(|(line, _)| line).collect();
     walk.source
 }
@@ -83,6 +84,7 @@ impl Walk<'_> {
 
     fn inside<T: Spanned>(&mut self, attributes: &[Attribute], item: &T, visit: impl FnOnce(&mut Self)) {
         let is_test = attributes.iter().any(is_cfg_test);
+        // An item inside a test item is marked already.
         if is_test && self.test_depth == 0 {
             let span = item.span();
             self.is_test[span.start().line - 1..span.end().line].fill(true);
@@ -134,6 +136,7 @@ fn is_left_out(attribute: &Attribute) -> bool {
 impl<'a> Visit<'a> for Walk<'_> {
     fn visit_item_mod(&mut self, item: &'a syn::ItemMod) {
         self.name(&item.ident);
+        // The lines of a test module with a file of its own are in that file.
         if item.content.is_none() && item.attrs.iter().any(is_cfg_test) {
             self.source.test_modules.push(item.ident.to_string());
         }
@@ -154,6 +157,7 @@ impl<'a> Visit<'a> for Walk<'_> {
         });
     }
 
+    // The body may be missing, so the whole item counts.
     fn visit_trait_item_fn(&mut self, item: &'a syn::TraitItemFn) {
         self.function(&item.attrs, &item.sig, item.span());
         visit::visit_trait_item_fn(self, item);

@@ -92,6 +92,7 @@ impl<'a> LunIndex<'a> {
     }
 
     fn names_of<'b>(&'b self, who: &'b Name) -> impl Iterator<Item = &'b Name> {
+        // The name itself first, so that a conflict is reported for it rather than for its groups.
         let groups = self.groups.get(who).into_iter().flatten().copied();
         std::iter::once(who).chain(groups).chain(std::iter::once(&self.everyone))
     }
@@ -207,6 +208,7 @@ impl State {
     /// Returns the presentations that `before` did not have in this form.
     fn fresh(&self, before: &Self) -> Vec<(&PresentationRecord, &Iqn)> {
         let key = |state: &Self, record: &PresentationRecord| {
+            // By the iSCSI name, so that a target that was removed and added again is the same one.
             let target = state.targets.get(&record.target).map(|target| target.iqn.clone());
             (record.host.clone(), target, record.lun, record.volume_id)
         };

@@ -24,6 +24,7 @@ pub(crate) async fn continue_copies<W: World>(conductor: &Rc<Conductor<W>>) {
     while conductor.copies.look_again.take() {
         look_through_pools(conductor).await;
     }
+    // No await since the flag was found clear: a request that comes from here on starts a search of its own.
     conductor.copies.continuing.set(false);
 }
 
@@ -70,6 +71,7 @@ async fn look_through_pools<W: World>(conductor: &Rc<Conductor<W>>) {
             }
         }
     }
+    // Listed after the search: copies that it has found keep their snapshots.
     let kept: Vec<VolumeId> = conductor.copies.running.borrow().values().map(|copying| copying.id).collect();
     let ids: Vec<PoolId> = open.iter().map(|(_, id, _)| *id).collect();
     let others_are_away = conductor.shard.world.now().since(conductor.started) >= PATIENCE;
@@ -163,6 +165,7 @@ pub(super) async fn suspend<W: World>(
     why: &str,
 ) {
     let id = copying.id;
+    // Held until the ends are closed: neither a cancellation nor a search may touch them in between.
     let _busy = conductor.copies.keep_busy(id);
     tracing::warn!(volume = %target, why, "a copy is suspended");
     let target_pool = target.pool().expect("a copy is made to a volume of a pool").clone();
@@ -189,6 +192,7 @@ async fn let_go<W: World>(conductor: &Conductor<W>, target_pool: Option<&Name>, 
 /// Ends a copy that waits.
 pub(super) async fn give_up<W: World>(conductor: &Rc<Conductor<W>>, target: &VolumeName, id: VolumeId) {
     {
+        // Ends with the block: the search below leaves out copies at whose ends a task works.
         let _busy = conductor.copies.keep_busy(id);
         end(conductor, target, id, CopyEnd::Cancelled).await;
     }

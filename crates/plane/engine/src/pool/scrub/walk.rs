@@ -66,6 +66,7 @@ impl<W: World> Walk<W> {
         };
         let total: u64 = pool.groups.iter().map(|(at, group)| bytes((at, group), pool.stripes_in_use(at))).sum();
         let left = pool.groups.iter().map(|(at, group)| bytes((at, group), left_of(&pool, at, from)));
+        // No underflow: what is left is a part of the stripes in use.
         let done = total - left.sum::<u64>();
         let now = pool.shard.world.now();
         let work = Work::resumed(WorkKind::Scrub, now, done, total);
@@ -130,6 +131,7 @@ impl<W: World> Walk<W> {
     /// Resets the position to the beginning of a group, with `done` bytes read.
     fn go_back(&mut self, group: usize, done: u64) {
         self.pass(ScrubPosition { group: number(group), ..ScrubPosition::default() });
+        // The reshaped group may use more stripes than were counted at the start.
         let total = self.work.total_bytes().max(done);
         self.done = done;
         self.work = Work::resumed(WorkKind::Scrub, self.pool.shard.world.now(), done, total);
@@ -228,6 +230,7 @@ impl<W: World> Walk<W> {
         let (pool, gait) = (&self.pool, &mut self.gait);
         let may = |care: &Maintenance<W>| care.scrub.stop.get() || care.is_resumed();
         let pace = async |_| {
+            // Checksum pages are not part of the bytes to verify; only pauses and a stop matter here.
             pool.maintenance.keep_pace(gait, 0, 0, may).await;
         };
         pool.groups[group].array.scrub_metadata(pace).await

@@ -30,6 +30,7 @@ pub(crate) struct Unfinished {
 
 /// Name of the snapshot for the copy to the volume `id`. No operator can use such a name, and it fits the catalog.
 pub(super) fn snapshot_name(id: VolumeId, target_pool: PoolId) -> String {
+    // 54 bytes; the catalog has room for 63.
     format!("{FOR_COPY}{}@{}", simple(id), short(target_pool))
 }
 
@@ -59,6 +60,7 @@ pub(crate) async fn unfinished<W: World>(shard: Rc<ShardContext<W>>, pool: Name)
         }
         match records.remove(&volume.id).and_then(|record| describe(&pool, volume, record)) {
             Some(unfinished) => found.push(unfinished),
+            // Without a record that can be read, the copy can never continue.
             None => delete_half(&pool, volume).await,
         }
     }
@@ -83,14 +85,16 @@ async fn delete_half<W: World>(pool: &Rc<OpenPool<W>>, volume: &ThinStatus) {
     match pool.pool.delete_volume(volume.id).await {
         Ok(()) => {
             let name = format!("{}/{}", pool.name, volume.name);
+            // The operator ordered the copy and would look for it.
             let sentence = format!("the partial copy {name} was lost: start the copy again");
             pool.shard.raise(event::COPY_CLEARED, Subject::new(SubjectKind::Volume, &name), sentence);
         }
+        // It stays partial, so the next search tries again.
         Err(error) => tracing::error!(pool = %pool.name, %error, "half a copy cannot be deleted"),
     }
 }
 
-/// Opens the source of an unfinished copy and pins it until [`super::withdraw_copy`] or [`super::let_go_of_copy`].
+/// Opens the source of an unfinished copy and pins it until [`super::withdraw_copy`] or [`super::close_copy_ends`].
 ///
 /// *Errors*: `SNAPSHOT_UNKNOWN` if the snapshot is gone and the copy can never continue; any other means that it cannot
 /// continue now.

@@ -48,7 +48,7 @@ impl<W: World> Paths<W> {
         {
             let entry = &mut self.entries.borrow_mut()[path];
             entry.is_validating = false;
-            // Not if the session has ended meanwhile: the entry may belong to its successor.
+            // Not if the session has ended since: the entry may belong to its successor.
             if let (Ok((key, access)), None) = (&looked, session.ended()) {
                 (entry.key, entry.access) = (*key, *access);
             }
@@ -72,6 +72,7 @@ impl<W: World> Paths<W> {
             let entry = &self.entries.borrow()[path];
             (entry.key, entry.access)
         };
+        // An inspection has no registration that could be preempted.
         if self.config.usage != OpenMode::Inspect
             && !self.fence().is_registered(session, key).await?
             && session.ended().is_none()
@@ -153,6 +154,7 @@ impl<W: World> Paths<W> {
             return Ok(0);
         }
         let foreign = async || fence.foreign_key(session, |key| self.is_own_key(key)).await;
+        // Before the registration, which the present owner would see as a foreign key.
         if !force && let Some(key) = foreign().await? {
             return Err(FenceError::Foreign { key }.into());
         }
@@ -160,6 +162,7 @@ impl<W: World> Paths<W> {
         match fence.register(session, key).await {
             // A reservation of another type is preempted first.
             Err(FenceError::Foreign { .. }) if force => {
+                // Permitted, because the key is registered already: only RESERVE has failed.
                 fence.preempt(session, key, |other| !self.is_own_key(other)).await?;
                 fence.register(session, key).await?;
             }
@@ -190,6 +193,7 @@ impl<W: World> Paths<W> {
         let [high, low] = qualifier.to_be_bytes();
         let mut login = Login::new(config.portals[path], config.target.clone(), config.initiator.clone());
         // ISID type 10b, "random" (RFC 7143 §11.12.5).
+        // Fields B and C have 24 bits of the checksum, D is the qualifier.
         login.isid = Isid([0x80, a, b, c, high, low]);
         login.auth = config.auth.clone();
         login.digests = config.digests;
@@ -200,7 +204,7 @@ impl<W: World> Paths<W> {
 
     /// Returns a new key: 32 bits identify the array, 8 bits the path, 24 bits are random.
     fn new_key(&self, path: usize) -> u64 {
-        // 32 bits of the owner, 8 bits of the path, 24 random bits.
+        // The random bits keep a path that logs in again from using the key that is being preempted.
         let key = u64::from(self.key_prefix()) << 32 | (path as u64) << 24 | u64::from(self.random() & 0x00ff_ffff);
         // Key 0 means "not registered".
         key.max(1)

@@ -79,6 +79,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
                     }
                     return Ok(whole);
                 }
+                // The error of the first copy is kept: the second one is read only because of it.
                 Err(error) => failed = failed.or(Some(error)),
             }
         }
@@ -171,6 +172,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
     /// Writes `data` to both copies one after the other, each followed by a flush, so that a power loss or a
     /// failed member damages only one.
     pub(super) async fn write_in_turn(&self, parts: &[(u64, View)]) -> Result<Stable, MapError> {
+        // Where no part has a second copy, one flush is enough.
         let two = parts.iter().any(|(address, _)| self.copies(*address) > 1);
         let mut stable = None;
         for copy in 0..if two { 2 } else { 1 } {

@@ -74,6 +74,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
     /// taken for damage.
     pub(crate) async fn format(&self) -> Result<(), MapError> {
         let zeros = View::zeroed(2 * BLOCK_BYTES as usize);
+        // Made stable by the flush of `prepare_log`, which covers all groups of the map.
         let _: Written = self.write(0, zeros).await?;
         self.prepared.set(0);
         self.prepare_log(0).await

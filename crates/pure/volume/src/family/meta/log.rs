@@ -60,6 +60,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
         // The whole ring is read: blocks beyond the end may prove that a block before them is lost.
         while image.slots.len() < self.log_blocks as usize {
             let at = image.slots.len() as u64;
+            // Read in portions: the ring of a large map has some MiB, twice where it has two copies.
             let count = (u64::from(self.log_blocks) - at).min(READ_MAX);
             let address = LOG_START + at;
             let rank = |bytes: &[u8]| {

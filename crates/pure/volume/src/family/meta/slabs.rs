@@ -46,6 +46,7 @@ impl MetaSlabs {
         let inside = address - self.address;
         let left = self.addresses().saturating_sub(inside);
         let group = self.group;
+        // One copy: addresses follow each other as the blocks of the slabs do.
         let Some(unit) = self.shape.unit() else {
             return Located { group, first: self.start + inside, second: None, run: left };
         };

@@ -85,8 +85,8 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
     /// A member beside `old` that misses a commit meanwhile fails; `old` does not. *Shape*: not to be dropped where the
     /// array continues with `old`, because the catalog may name `disk` already. *Durability*: when it returns; a crash
     /// before leaves `old` or `disk` in the position, and `disk` has had every write by then. *Errors*: `MemberUnknown`,
-    /// `MemberState`, `MembershipChanging`, `DiskKnown`, `DiskTooSmall`, `ReplacementTooSmall`, `DiskOfPool`, `DiskForeign`,
-    /// `DiskFails`, `NotReached` with `old` still in place, or in place again; `CatalogLost`.
+    /// `MemberState`, `MembershipChanging`, `DiskKnown`, `DiskTooSmall`, `ReplacementTooSmall`, `DiskOfPool`,
+    /// `DiskForeign`, `DiskFails`, `NotReached` with `old` still in place, or in place again; `CatalogLost`.
     pub async fn exchange(&self, old: Uuid, disk: NewDisk<D>, labelling: LabelParams) -> Result<(), PoolError> {
         let _held = self.begin_membership_change()?;
         let id = disk.id;
@@ -99,6 +99,7 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
             self.store.add_joining(id, device);
             // Set before the next commit, which decides the exchange.
             self.store.exchange(old, id);
+            // An exchange that nobody waits for any more is given up, if no commit has decided it.
             let _exchanging = Exchanging(self.store);
             let ((), change) = self.store.change(|_| Ok(()))?;
             self.store.committed(change).await?;
@@ -216,6 +217,7 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
             ids.iter().for_each(|&id| self.store.end_joining(id));
             self.store.committed(change).await?;
             let takes_part = |id| move |catalog: &Catalog| catalog.member(id).is_some_and(|one| one.state.takes_part());
+            // The commit that names the disks may have failed on one of them.
             match ids.iter().find(|&&id| !self.store.with_catalog(takes_part(id))) {
                 None => Ok(()),
                 Some(&lost) => self.remove_added_group(place).await.and(Err(PoolError::NotReached(lost))),

@@ -39,6 +39,7 @@ impl<W: World> Session<W> {
             while let Some(done) = self.speaker.completion()? {
                 let index = under_way.remove(&done.task.bits()).context("a task ended that nobody began")?;
                 let step = script.step(index);
+                // A short transfer with GOOD status counts as failed.
                 let moved = match step.kind {
                     Kind::Read => u64::from(done.data_in_bytes) == step.bytes,
                     Kind::Write | Kind::WriteSame => done.residual == Residual::None,
@@ -62,6 +63,7 @@ impl Speaker {
         };
         let mut cdb = transfer(operation, lba, u32::try_from(blocks)?);
         if step.flag {
+            // Bit 3 of byte 1 is FUA in WRITE (16), and UNMAP in WRITE SAME (16).
             cdb[1] = if step.kind == Kind::WriteSame { UNMAP } else { FUA };
         }
         let (data_out, data_in) = match step.kind {

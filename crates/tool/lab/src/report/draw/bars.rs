@@ -16,6 +16,7 @@ pub(super) fn draw(body: &mut Markup, chart: &Chart<'_>, panel: &Panel<'_>, slot
             let Some(spread) = value else { continue };
             let top = frame.y(spread.middle);
             let (at, wide) = (round(x + 1.0), round((thick - 2.0).max(1.0)));
+            // A value near zero remains visible as a thin bar.
             let high = round((floor - top).max(0.5));
             let class = class(index);
             body.empty(

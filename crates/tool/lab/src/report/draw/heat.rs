@@ -32,6 +32,7 @@ pub(super) fn draw(body: &mut Markup, chart: &Chart<'_>, slots: &Slots, mut y: f
 fn column(body: &mut Markup, latency: &Latency, middle: f64, room: f64, frame: &Frame) {
     let cell = |nanos: u64| ((nanos as f64 / 1e3).log2() * CELLS_OF_AN_OCTAVE).floor();
     let mut cells: Vec<(f64, u64)> = Vec::new();
+    // Buckets are ascending, so only the last cell can be that of the next bucket.
     for &(nanos, count) in latency.buckets.iter().filter(|(nanos, _)| *nanos > 0) {
         match cells.last_mut() {
             Some((known, sum)) if *known == cell(nanos) => *sum += count,
@@ -41,6 +42,7 @@ fn column(body: &mut Markup, latency: &Latency, middle: f64, room: f64, frame: &
     let most = cells.iter().map(|(_, count)| *count).max().unwrap_or(0);
     let (x, wide) = (round(middle - room * 0.46), round(room * 0.92));
     for (cell, count) in cells.into_iter().filter(|(_, count)| *count > 0) {
+        // Cells at the ends may reach beyond the axis, which ends near the outermost values.
         let edge = |cell: f64| frame.y((cell / CELLS_OF_AN_OCTAVE).exp2()).clamp(frame.top, frame.bottom());
         let (top, floor) = (round(edge(cell + 1.0)), round(edge(cell)));
         // The square root keeps a cell with one command in a thousand visible beside the fullest one.

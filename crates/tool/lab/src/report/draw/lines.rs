@@ -21,6 +21,7 @@ pub(super) fn draw(body: &mut Markup, chart: &Chart<'_>, panel: &Panel<'_>, slot
         if slots.scale.is_some() || series.baseline {
             body.empty("path", &[("class", &class(index, series.baseline, "line")), ("d", &line)]);
         }
+        // A baseline is a mere line: neither markers nor whiskers, also in the legend.
         if series.baseline {
             continue;
         }
