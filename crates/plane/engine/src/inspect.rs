@@ -43,9 +43,9 @@ pub(crate) async fn inspect_disk<W: World>(
     Ok(DiskReport { remote: reached, ..report })
 }
 
-/// As [`look_at`], for a disk or file of this machine.
+/// As [`inspect_disk`], for a disk or file of this machine.
 ///
-/// *Errors*: as [`look_at`].
+/// *Errors*: as [`inspect_disk`].
 pub(crate) async fn inspect_local_disk<W: World>(
     disks: &RemoteDisks<W>,
     path: &str,

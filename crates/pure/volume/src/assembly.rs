@@ -353,7 +353,8 @@ fn assemble_pool(candidates: Vec<Candidate<'_>>, survey: &mut Assembly) {
             Some(since) => disk_state(
                 &MemberRecord { state: MemberState::InService, ..*record },
                 candidate,
-                since - 1,
+                // Zero only in a forged catalog, whose disk is not current then.
+                since.saturating_sub(1),
                 group.protected,
             ),
             None => disk_state(record, candidate, newest.generation, group.protected),

@@ -152,7 +152,7 @@ impl<D: BlockDevice + 'static> Store<D> {
     }
 
     /// Marks the pool as being opened by a node that announces writes: nothing is written to it before
-    /// [`Store::serve`].
+    /// [`Store::finish_opening`].
     pub(crate) fn begin_opening(&self) {
         self.state.borrow_mut().is_opening = true;
     }

@@ -2,6 +2,7 @@
 
 use super::{CommandContext, joined, or_dash};
 use crate::args::{AlertCommand, ListOptions, ReceiverOptions};
+use crate::client::escaped;
 use crate::failure::Failure;
 use crate::output::Rows;
 use crate::secret;
@@ -120,7 +121,7 @@ fn list(desk: &CommandContext, options: &ListOptions) -> Result<(), Failure> {
 
 fn silence(desk: &CommandContext, what: String, lasts: Option<model::Span>) -> Result<(), Failure> {
     let Some(lasts) = lasts else {
-        desk.client.delete(&format!("/silences?matcher={}", what.replace(' ', "%20")))?;
+        desk.client.delete(&format!("/silences?matcher={}", escaped(&what)))?;
         return desk.out.said(&format!("silence of {what} removed"));
     };
     let answer = desk.client.post("/silences", &NewSilence { matcher: what, lasts }, "silence")?;

@@ -30,6 +30,15 @@ impl BlockedVolumes {
         self.0.take()
     }
 
+    /// Holds volumes again that [`BlockedVolumes::take`] released and that could not be opened, unless a newer reason
+    /// holds them.
+    pub(super) fn put_back(&self, released: BTreeMap<Uuid, String>) {
+        let mut held = self.0.borrow_mut();
+        for (volume, why) in released {
+            held.entry(volume).or_insert(why);
+        }
+    }
+
     /// Releases the volume, which was deleted or serves.
     pub(super) fn forget(&self, volume: Uuid) {
         self.0.borrow_mut().remove(&volume);
@@ -40,10 +49,8 @@ impl BlockedVolumes {
     pub(super) fn until_opened_again(&self, all: &[volume::FamilyStatus], families: &[Uuid]) {
         let mut held = self.0.borrow_mut();
         for family in all {
-            let volumes: Vec<Uuid> = family.volumes.iter().map(|volume| volume.id).collect();
-            // A family has the identity of its first volume.
-            if volumes.iter().any(|volume| families.contains(volume)) {
-                let its = held.iter_mut().filter(|(volume, _)| volumes.contains(volume));
+            if families.contains(&family.id) {
+                let its = held.iter_mut().filter(|(held, _)| family.volumes.iter().any(|volume| volume.id == **held));
                 its.for_each(|(_, why)| REPAIRED.clone_into(why));
             }
         }
@@ -142,6 +149,7 @@ impl<W: World> OpenPool<W> {
         let opened = self.open_volumes(|volume| held.contains_key(&volume)).await;
         let opened = opened.unwrap_or_else(|error| {
             tracing::error!(pool = %self.name, %error, "volumes that waited for the log cannot be opened");
+            self.blocked.put_back(held);
             Vec::new()
         });
         let mut reports: Vec<VolumeReport> = opened.into_iter().filter_map(|found| self.show_found(found)).collect();

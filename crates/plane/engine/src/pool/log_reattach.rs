@@ -89,7 +89,13 @@ impl<W: World> LogReattach<'_, W> {
     async fn serve_waiting_volumes(&self) -> Result<Vec<VolumeReport>, Refusal> {
         // Taken before they are opened, which may hold some of them back again.
         let waited = self.pool.blocked.take();
-        let found: Vec<Found<W>> = self.pool.open_volumes(|volume| waited.contains_key(&volume)).await?;
+        let found: Vec<Found<W>> = match self.pool.open_volumes(|volume| waited.contains_key(&volume)).await {
+            Ok(found) => found,
+            Err(refusal) => {
+                self.pool.blocked.put_back(waited);
+                return Err(refusal);
+            }
+        };
         LogReplay { pool: self.pool, volumes: &found }.run(None).await;
         // Volumes that serve already learn the log, so that they can use write-back again.
         if let Some(log) = self.pool.log.running() {

@@ -1,7 +1,7 @@
 //! Return of members that were absent when their pool was opened. Ordered by the control plane, which looks for them.
 //!
 //! A member that stopped answering while the pool was open returns by itself
-//! ([`UnresponsiveMember`](super::unresponsive::UnresponsiveMember)); a failed one does not return.
+//! (see [`super::unresponsive`]); a failed one does not return.
 
 use super::rejoin::MemberSlot;
 use super::silence_guard::SilenceGuard;

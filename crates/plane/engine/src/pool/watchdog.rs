@@ -3,7 +3,7 @@
 //!
 //! Several times a second the pool evaluates how long each member has owed an answer, by the table in
 //! `raid::deadlines`. A member that is given up is *behind*: the catalog records it as missing before any command that
-//! it missed is answered, and it returns like a disk that was absent ([`Behind`]). See
+//! it missed is answered, and it returns like a disk that was absent ([`super::unresponsive`]). See
 //! `docs/adr/0024-disks-that-do-not-answer.md`.
 
 use super::member_errors::ErrorCounters;

@@ -263,7 +263,7 @@ impl Bench {
         self.run(async move { array.write(Lba(start), data).await })
     }
 
-    pub(crate) fn write_fresh(&self, start: u64, data: View) -> Result<Written, IoError> {
+    pub(crate) fn write_unlogged(&self, start: u64, data: View) -> Result<Written, IoError> {
         let array = self.array.clone();
         self.run(async move { array.write_unlogged(Lba(start), data).await })
     }

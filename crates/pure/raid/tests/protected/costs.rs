@@ -30,7 +30,7 @@ fn full(level: Level, members: usize, volatile: bool) -> Bench {
     let bench = Bench::format(plan, 7);
     let stripe = bench.array.stripe_blocks();
     for first in (0..bench.blocks()).step_by(stripe as usize) {
-        let _ = bench.write_fresh(first, run(1, Extent::new(first, stripe))).expect("well");
+        let _ = bench.write_unlogged(first, run(1, Extent::new(first, stripe))).expect("well");
     }
     bench.close();
     bench
@@ -71,7 +71,7 @@ fn full_stripe_write_without_old_content_costs_each_member_one_write() {
         let bench = Bench::format(plan, 7);
         let stripe = bench.array.stripe_blocks();
         let found = cost(&bench, |bench| {
-            let _ = bench.write_fresh(0, run(1, Extent::new(0, stripe))).expect("well");
+            let _ = bench.write_unlogged(0, run(1, Extent::new(0, stripe))).expect("well");
         });
         assert_eq!((found.0, found.1, found.2, found.3), (0, members as u64, 0, 4 * members as u64), "{level}");
         let flush = cost(&bench, Bench::flush);
@@ -190,7 +190,7 @@ fn reshape_reads_and_writes_written_blocks_once_with_parity() {
         Plan { chunk_blocks: 4, stripes: 1024, ring_blocks: 512, spare: true, ..Plan::small(Level::Raid5, 4, true) };
     let bench = Bench::format(plan, 7);
     let blocks = bench.blocks();
-    let _ = bench.write_fresh(0, run(1, Extent::new(0, blocks))).expect("well");
+    let _ = bench.write_unlogged(0, run(1, Extent::new(0, blocks))).expect("well");
     bench.close();
     let (read, written, flushes) = reshaped(&bench);
     println!("{blocks} blocks on 4 + 1 members: {read} read, {written} written, {flushes} flushes");

@@ -99,7 +99,7 @@ impl RandomizedRun {
         let extent = if kind == 0 { self.some_stripes() } else { self.some_extent() };
         let name = if kind == 1 { 0 } else { name };
         match kind {
-            0 => drop(self.bench.write_fresh(extent.start.0, run(name, extent)).expect("serving")),
+            0 => drop(self.bench.write_unlogged(extent.start.0, run(name, extent)).expect("serving")),
             1 => self.bench.discard(extent),
             _ => drop(self.bench.write(extent.start.0, run(name, extent)).expect("serving")),
         }

@@ -19,7 +19,7 @@ fn fill(bench: &Bench, name: u64) {
     let stripe = bench.array.stripe_blocks();
     for first in (0..bench.blocks()).step_by(stripe as usize) {
         let extent = Extent::new(first, stripe);
-        let _ = bench.write_fresh(first, run(name, extent)).expect("serving");
+        let _ = bench.write_unlogged(first, run(name, extent)).expect("serving");
     }
     bench.flush();
 }

@@ -148,8 +148,8 @@ impl FamilyRecord {
     pub fn depth(&self, branch: &BranchRecord) -> usize {
         // The first volume of the family has no parent and ends the chain.
         let parent = |branch: &BranchRecord| self.branch(branch.parent?.branch);
-        // A clone has a larger number than its origin, so this ends.
-        std::iter::successors(parent(branch), |&above| parent(above)).count()
+        // Bounded: in a catalog that is being checked the parents may form a circle.
+        std::iter::successors(parent(branch), |&above| parent(above)).take(DEPTH_MAX + 1).count()
     }
 }
 

@@ -39,6 +39,9 @@ fn describe(key: Key, value: u64) -> String {
             let (group, slab, index) = (place.group(), place.slab() & 0x00ff_ffff, place.index());
             format!("volume {branch} granule {middle} epoch {low}: group {group} slab {slab} granule {index}")
         }
+        Some(Tag::Version) if place == GranuleAddress::LOST => {
+            format!("volume {branch} granule {middle} epoch {low}: lost")
+        }
         Some(Tag::Version) => format!("volume {branch} granule {middle} epoch {low}: hole"),
         Some(Tag::Taken) => {
             format!("group {} slab {} granules from {}: {value:#018x}", middle >> 24, middle & 0x00ff_ffff, low * 64)

@@ -102,11 +102,19 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
         let whole = self.read_whole(address, &parse).await?;
         if self.copies(address) > 1 {
             let rank = |block: &[u8]| parse(block::Buf::copy_of(block).freeze()).ok().map(|(_, rank)| rank);
-            let first = self.read_copy(address, 1, 0, &rank).await.pop().expect("one block was asked for")?;
-            let second = self.read_copy(address, 1, 1, &rank).await.pop().expect("one block was asked for");
+            let first = self.read_copy(address, 1, 0, &rank).await.pop().expect("one block was asked for").ok();
+            let second = self.read_copy(address, 1, 1, &rank).await.pop().expect("one block was asked for").ok();
+            // The first copy may still be damaged: its rewrite above may have failed.
+            let is_intact = |copy: &View| parse(copy.clone()).is_ok();
+            let (intact, other, number) = match first.clone().filter(is_intact) {
+                Some(first) => (Some(first), second, 1),
+                None => (second.filter(is_intact), first, 0),
+            };
             // Copies of an intact block are identical, so any difference is damage.
-            if second.is_err() || second.is_ok_and(|second| second[..] != first[..]) {
-                self.rewrite_copy(address, 1, first).await;
+            if let Some(intact) = intact
+                && other.is_none_or(|other| other[..] != intact[..])
+            {
+                self.rewrite_copy(address, number, intact).await;
             }
         }
         Ok(whole)
