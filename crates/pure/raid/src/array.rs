@@ -285,6 +285,12 @@ impl<D: BlockDevice + 'static> BlockDevice for Array<D> {
     async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
         let path = self.path();
         admit_extent(&path, extent)?;
+        if let Path::Plain(array) = &path
+            && array.stripes.is_any_suspect()
+        {
+            // Boxed: this is rare, and one more level of futures would be too deep for the compiler.
+            Box::pin(array.settle_mirrors(extent)).await?;
+        }
         on_path!(&path, array => array.read(extent))
     }
 

@@ -19,11 +19,8 @@ pub(crate) struct Plain<D> {
 }
 
 impl<D: BlockDevice + 'static> Plain<D> {
-    pub(crate) async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
-        if self.stripes.is_any_suspect() {
-            self.settle_mirrors(extent).await?;
-        }
-        self.stripes.read(extent).await
+    pub(crate) fn read(&self, extent: Extent) -> impl Future<Output = Result<Rope, IoError>> {
+        self.stripes.read(extent)
     }
 
     pub(crate) async fn write(&self, extent: Extent, data: View, _: OldContent) -> Result<Written, IoError> {

@@ -76,7 +76,7 @@ impl<D: BlockDevice + 'static> Plain<D> {
     /// Makes the mirrors of the suspect stripes in `extent` agree before a host reads them.
     ///
     /// Otherwise the host could read the first copy now and, if a later read of that copy fails, a different second one.
-    pub(super) async fn settle_mirrors(&self, extent: Extent) -> Result<(), IoError> {
+    pub(crate) async fn settle_mirrors(&self, extent: Extent) -> Result<(), IoError> {
         if self.stripes.layout.copies() == 1 {
             return Ok(());
         }
