@@ -6,7 +6,8 @@ import type { Host, DeniedLogin } from './types';
 export function unresolvedDenials(list: DeniedLogin[], hosts: Host[]): DeniedLogin[] {
   const known = new Set(hosts.flatMap((host) => host.initiators));
   return list.filter(
-    (login) => login.reason.kind !== 'unknown_initiator' || !login.initiator || !known.has(login.initiator.toLowerCase()),
+    (login) =>
+      login.reason.kind !== 'unknown_initiator' || !login.initiator || !known.has(login.initiator.toLowerCase()),
   );
 }
 

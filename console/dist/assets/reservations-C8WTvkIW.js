@@ -1,0 +1,1 @@
+var e={holder:`holds`,registered_with_access:`shares`,registered:`registered for`},t=t=>t.reservations.map(({volume:t,role:n})=>`${e[n]} ${t}`).join(`, `)||`–`;export{t};

@@ -1,1 +1,0 @@
-var e={holder:`holds`,shares:`shares`,registered:`registered for`},t=t=>t.reservations.map(({volume:t,role:n})=>`${e[n]} ${t}`).join(`, `)||`–`;export{t};
