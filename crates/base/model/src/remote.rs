@@ -247,8 +247,8 @@ mod tests {
     fn address_that_cannot_be_used_says_why() {
         for (text, why) in [
             ("http://10.0.0.1/iqn.2026-11.io.blockyard:a/0", "does not begin"),
-            ("iscsi://10.0.0.1/iqn.2026-11.io.blockyard:a", "other parts"),
-            ("iscsi://10.0.0.1/iqn.2026-11.io.blockyard:a/0/1", "other parts"),
+            ("iscsi://10.0.0.1/iqn.2026-11.io.blockyard:a", "must consist of"),
+            ("iscsi://10.0.0.1/iqn.2026-11.io.blockyard:a/0/1", "must consist of"),
             ("iscsi://a:secret@10.0.0.1/iqn.2026-11.io.blockyard:a/0", "must not contain a secret"),
             ("iscsi://@10.0.0.1/iqn.2026-11.io.blockyard:a/0", "empty"),
             ("iscsi://10.0.0.1,10.0.0.1/iqn.2026-11.io.blockyard:a/0", "twice"),

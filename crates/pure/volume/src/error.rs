@@ -142,7 +142,7 @@ pub enum PoolError {
     #[error("the pool has 16384 snapshots, and cannot have more")]
     TooManySnapshots,
     /// Locked snapshot.
-    #[error("the snapshot \"{name}\" is locked {}", if *until == u64::MAX { "for ever".to_owned() } else { format!("until {until} seconds after 1970") })]
+    #[error("the snapshot \"{name}\" is locked {}", if *until == u64::MAX { "permanently".to_owned() } else { format!("until {until} seconds after 1970") })]
     SnapshotLocked {
         /// Name of the snapshot.
         name: String,

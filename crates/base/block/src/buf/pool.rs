@@ -164,13 +164,17 @@ fn give_last(mut pages: Arc<Pages>) {
 mod tests {
     use super::*;
     use crate::Buf;
-    use std::sync::Barrier;
+    use std::sync::{Barrier, Mutex, PoisonError};
+
+    /// Serializes tests of large buffers, which the count of the process includes.
+    static LARGE_BUFFERS: Mutex<()> = Mutex::new(());
 
     /// Regression: of two threads that dropped the last two references at once neither counted the memory as returned.
     #[test]
     fn memory_whose_last_two_references_are_dropped_at_once_is_counted_as_returned() {
         const LARGE: u64 = 128 << 20;
-        for _ in 0..200 {
+        let _alone = LARGE_BUFFERS.lock().unwrap_or_else(PoisonError::into_inner);
+        for _ in 0..60 {
             let first = Buf::recycled(LARGE as usize).freeze();
             let (second, both) = (first.clone(), Barrier::new(2));
             std::thread::scope(|scope| {
@@ -191,6 +195,7 @@ mod tests {
         // Other tests of this process take buffers at the same time, so the test uses one that is larger than all of
         // theirs.
         const LARGE: u64 = 64 << 20;
+        let _alone = LARGE_BUFFERS.lock().unwrap_or_else(PoisonError::into_inner);
         let buf = Buf::recycled(LARGE as usize);
         assert!(taken_bytes() >= LARGE);
         std::thread::scope(|scope| scope.spawn(move || drop(buf)).join().expect("dropping does not panic"));

@@ -246,10 +246,7 @@ fn no_value_is_advised_with_a_reason_that_speaks_against_it() {
     ] {
         assert_eq!(one(&all, name).verdict, verdict, "{name}");
     }
-    assert!(
-        one(&all, "sda/scheduler").knob.effect.contains("random read"),
-        "a disk with heads has a reason of its own"
-    );
+    assert!(one(&all, "sda/scheduler").knob.effect.contains("random I/O"), "a disk with heads has a reason of its own");
 }
 
 #[test]

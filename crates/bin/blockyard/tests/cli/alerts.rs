@@ -126,7 +126,7 @@ fn receiver_that_cannot_be_told_is_said_why_and_is_an_event_once() {
     refused("alert add far --mail x --smtp mail", "\"x\" is not a mail address");
     refused("alert add far --mail x@y --smtp mail --user me", "user and password must be given together");
     refused("alert add plain --webhook https://h/", "receiver plain already exists");
-    refused("alert set plain --webhook https://h/", "a mail receiver has no URL, form or secret");
+    refused("alert set plain --webhook https://h/", "a mail receiver has no URL, format or secret");
     refused("alert test far", "receiver far does not exist");
     let told = good(dir, "alert list --no-headers");
     assert!(told.contains("plain\tmail to a@example.com"), "{told}");

@@ -509,9 +509,9 @@ fn json_has_stable_keys_and_integer_bytes() {
         (
             "volumes",
             &["volume", "list"],
-            "backend block_bytes cache copy counters id name policy reservation sanitize size space state why",
+            "backend block_bytes cache copy counters id name policy reason reservation sanitize size space state",
         ),
-        ("snapshots", &["snapshot", "list"], "cloned created frees id lock mapped name set size state"),
+        ("snapshots", &["snapshot", "list"], "cloned created id lock mapped name reclaimable set size state"),
         (
             "hosts",
             &["host", "list"],
@@ -534,7 +534,7 @@ fn json_has_stable_keys_and_integer_bytes() {
         (
             "status",
             &["status"],
-            "disks engine hosts node notices pools problems severity size used verdict version volumes",
+            "disks engine hosts node notices pools problems severity size summary used version volumes",
         ),
     ] {
         assert_eq!(keys(noun, arguments), expected, "{noun}");

@@ -304,7 +304,7 @@ fn families_are_whole_after_a_restart() {
         }
         node.control.snapshots.delete(&snapshot("tank/thin@later")).await.unwrap();
         let refusal = node.control.snapshots.delete(&snapshot("tank/thin@both")).await.unwrap_err();
-        assert_eq!(refusal.to_string(), "snapshot tank/thin@both is locked with no end; it cannot be deleted before");
+        assert_eq!(refusal.to_string(), "snapshot tank/thin@both is locked permanently; it cannot be deleted before");
         while node.control.snapshots.list().await.unwrap().len() > 2 {
             sim.sleep(Duration::from_millis(50)).await;
         }
