@@ -251,7 +251,8 @@ fn member_may_hang_while_volumes_are_made_and_copied_and_the_daemon_starts_and_s
             ends(&sim, node.control.stop()).await.unwrap();
             let took = sim.now().since(began);
             assert!(took <= Duration::from_secs(20), "{level}: the stop took {took:?}");
-            let (node, began) = (node.revived(1, None).await, sim.now());
+            let began = sim.now();
+            let node = node.revived(1, None).await;
             let took = sim.now().since(began);
             assert!(took <= Duration::from_secs(30), "{level}: the start took {took:?}");
             let pool = node.pool().await;
@@ -281,4 +282,28 @@ fn slow_member_is_named_and_read_around() {
         assert!(node.codes().await.contains(&event::DISK_FAST_AGAIN));
         load.verify().await;
     });
+}
+
+/// Regression: a member that answered slowly, but was never silent, held up the opening of its pool for minutes, and one
+/// that was silent during the opening was recorded as failed.
+#[test]
+fn slow_member_does_not_hold_up_an_opening_and_returns_after_it() {
+    for level in REDUNDANT {
+        Sim::new(14).run(async move |sim| {
+            let (node, disks, host) = furnished_at(&sim, 1, level, (&[], false)).await;
+            let mut load = Load::new(&sim, host);
+            load.run(sim.now() + Duration::from_secs(2)).await;
+            let slow = Duration::from_secs(2)..=Duration::from_secs(3);
+            disks[1].set_faults(sim::DiskFaults { latency: slow, ..sim::DiskFaults::default() });
+            let began = sim.now();
+            let node = node.revived(1, None).await;
+            let pool = node.pool().await;
+            let took = sim.now().since(began);
+            assert!(took <= Duration::from_secs(60), "{level}: the start took {took:?}");
+            assert_eq!(pool.state, PoolState::Degraded, "{level}");
+            assert_eq!(state_of(&pool, 1), MemberState::NotResponding, "{level}");
+            disks[1].set_faults(sim::DiskFaults::default());
+            until_healthy(&sim, &node).await;
+        });
+    }
 }

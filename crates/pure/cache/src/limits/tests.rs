@@ -4,6 +4,7 @@ use crate::rig::{Rig, TestRuntime};
 use crate::{Limits, Runtime};
 use block::memory::Null;
 use block::{BlockDevice, Blocks, Extent, Lba, View};
+use futures_util::FutureExt;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -73,6 +74,18 @@ fn volumes_that_compete_share_by_priority_and_not_by_depth() {
     bench.rig.pass(Duration::from_secs(1));
     let ratio = few.get() as f64 / many.get() as f64;
     assert!((2.7..3.3).contains(&ratio), "{ratio}");
+}
+
+/// Regression: virtual time was counted in 64 bits, which 128 TiB of small commands at the lowest priority exhaust.
+#[test]
+fn virtual_time_does_not_end() {
+    let bench = Bench::new(4);
+    let flow = bench.scheduler.join(&Limits { priority: 1, ..Limits::default() });
+    for _ in 0..100 {
+        let slot = bench.scheduler.enter(flow, u64::MAX / 2).now_or_never().expect("a slot is free");
+        assert!(slot.is_some());
+    }
+    bench.scheduler.leave(flow);
 }
 
 #[test]

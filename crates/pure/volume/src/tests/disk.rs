@@ -110,6 +110,8 @@ pub(crate) struct SimDisk {
     pub(crate) dead: Cell<bool>,
     /// Blocks that are unreadable until they are written.
     pub(crate) unreadable: RefCell<BTreeSet<u64>>,
+    /// Blocks that cannot be written; what they hold stays.
+    pub(crate) unwritable: RefCell<BTreeSet<u64>>,
     /// Number of metadata writes to reject.
     pub(crate) refusals: Cell<u32>,
     /// Number of writes to reject for lack of space, without any effect.
@@ -133,6 +135,7 @@ impl SimDisk {
             lag: Cell::new(0),
             dead,
             unreadable: RefCell::default(),
+            unwritable: RefCell::default(),
             refusals: Cell::new(0),
             full: Cell::new(0),
             discard_zeroes,
@@ -212,6 +215,9 @@ impl BlockDevice for SimDisk {
             self.turn(extent).await?;
         }
         self.turn(extent).await?;
+        if self.unwritable.borrow().range(extent.start.0..extent.end().0).next().is_some() {
+            return Err(IoError::new(IoErrorKind::Medium, extent));
+        }
         if self.full.get() > 0 {
             self.full.set(self.full.get() - 1);
             return Err(IoError::new(IoErrorKind::NoSpace, extent));

@@ -154,6 +154,19 @@ fn catalog_parses_to_what_was_emitted() {
     assert!(bytes.len() <= catalog.emitted_bytes_max());
 }
 
+/// Regression: the depth of a clone was counted before the check that its origins form no circle, without an end.
+#[test]
+fn catalog_whose_clones_form_a_circle_is_refused() {
+    let mut catalog = rich();
+    let [first, origin] = &catalog.families[0].branches[..] else { panic!("two volumes") };
+    let mut other = BranchRecord { id: Uuid::from_u128(2001), number: 1, name: "thin 1".to_owned(), ..origin.clone() };
+    other.parent = Some(Parent { branch: 2, epoch: 7 });
+    (0..).zip(&mut other.snapshots).for_each(|(at, snapshot)| snapshot.id = Uuid::from_u128(7000 + at));
+    let origin = BranchRecord { parent: Some(Parent { branch: 1, epoch: 7 }), ..origin.clone() };
+    catalog.families[0].branches = vec![first.clone(), origin, other];
+    assert!(Catalog::parse(&catalog.emit()).is_err());
+}
+
 #[test]
 fn catalog_cut_short_anywhere_is_refused() {
     let catalog = rich();

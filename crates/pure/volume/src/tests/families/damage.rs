@@ -120,6 +120,28 @@ fn striped(disks: usize) -> (World, BTreeMap<u64, BTreeMap<u64, Stamp>>) {
     (world, expected)
 }
 
+/// Regression: the check overwrote the intact copy with the damaged one, which it had not been able to rewrite.
+#[test]
+fn copy_that_cannot_be_rewritten_does_not_cost_the_other() {
+    let (world, expected) = striped(3);
+    let pairs = pairs(&world, &blocks_with(&world, b"BLKYDPAG"));
+    assert!(!pairs.is_empty());
+    for (one, other) in pairs.iter().flat_map(|&(one, other)| [(one, other), (other, one)]) {
+        for what in [Harm::Bit, Harm::Unreadable] {
+            let again = World::of(world.images());
+            harm(&again, one, what, other);
+            again.disks[one.0].unwritable.borrow_mut().insert(one.1);
+            let intact = again.disks[other.0].block(other.1);
+            let opened = again.open().unwrap();
+            block_on(opened.pool.check()).unwrap();
+            assert!(again.disks[other.0].block(other.1) == intact, "{what:?} of {one:?}");
+            for number in [1, 3] {
+                assert_eq!(errors(&opened.pool, number, &expected[&number]), Ok(0), "{what:?} of {one:?}");
+            }
+        }
+    }
+}
+
 fn one_copy_costs_nothing(disks: usize) {
     let (world, expected) = striped(disks);
     let mut tried = 0;
