@@ -361,7 +361,7 @@ await test('an exported pool is imported read-only and writable; lost map and re
   await losses.waitFor({ state: 'detached' });
   await page.keyboard.press('Escape');
   const { check } = await (await fetch(`${ADDRESS}api/v1/pools/dent/check`)).json();
-  same(check.findings.map(({ volume, kind, what }) => `${volume} ${kind} ${what.split(';')[0]}`).join(), 'dent/v held its map was repaired', 'what is left to do');
+  same(check.findings.map(({ volume, kind, description }) => `${volume} ${kind} ${description.split(';')[0]}`).join(), 'dent/v offline its map was repaired', 'what is left to do');
 
   // The error of a redo log that is damaged on every copy is mocked with the text of the array.
   const bodies = [];

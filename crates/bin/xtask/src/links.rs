@@ -152,7 +152,7 @@ fn play(there: &Namespace, array: &Array) -> Result<()> {
     let _small = array.session_at(7, 1)?;
     array.await_event(
         "BY-E406",
-        "takes packets of at most 1400 bytes, and t1 of portal 10.77.1.1:3260 has an MTU of 1500",
+        "limits packets to 1400 bytes, but t1 of portal 10.77.1.1:3260 has an MTU of 1500",
     )?;
     said("a host that takes smaller packets is named");
 
@@ -161,10 +161,10 @@ fn play(there: &Namespace, array: &Array) -> Result<()> {
     ip("route add 10.77.2.1/32 dev h2 src 10.77.9.2")?;
     there.ip("route add 10.77.9.0/24 via 10.77.2.2 mtu 1300")?;
     let mut far = array.session_at(8, 2)?;
-    array.await_event("BY-E406", "at 10.77.9.2 takes packets of at most 1300 bytes")?;
+    array.await_event("BY-E406", "at 10.77.9.2 limits packets to 1300 bytes")?;
     there.ip("route change 10.77.9.0/24 via 10.77.2.2 mtu 1200")?;
     let until = Instant::now() + LOOKED;
-    while !array.has_event("BY-E406", "at 10.77.9.2 takes packets of at most 1200 bytes")? {
+    while !array.has_event("BY-E406", "at 10.77.9.2 limits packets to 1200 bytes")? {
         ensure!(Instant::now() < until, "a way that has become narrower was not noticed");
         let bytes = usize::try_from(far.block_bytes)? * 64;
         far.read(0, 64, DataIn::Into(Buf::zeroed(bytes)))?;
