@@ -57,6 +57,10 @@ impl LostBlocks {
     /// Returns the first `most` ranges in words.
     #[must_use]
     pub fn named(&self, most: usize) -> String {
+        if self.ranges.is_empty() {
+            // The maps that would tell are damaged, too, or have not been read yet.
+            return "their volumes are not known yet".to_owned();
+        }
         // Beyond the limit of the report the number of ranges is unknown, so no count can be given.
         let ranges = crate::first_few(self.ranges.iter(), most);
         if self.truncated { format!("{ranges}, and more") } else { ranges }
@@ -98,5 +102,7 @@ mod tests {
             (lost.amount(), lost.named(3)),
             ("1 block (4 KiB)".to_owned(), "tank/vm LBA 2048-2055, and more".to_owned())
         );
+        let unknown = LostBlocks { ranges: Vec::new(), ..lost };
+        assert_eq!(unknown.named(3), "their volumes are not known yet");
     }
 }
