@@ -150,10 +150,7 @@ fn play(there: &Namespace, array: &Array) -> Result<()> {
     // Only the end of the host is changed, so the array sees it in the segment size that the host offers.
     ip("link set h1 mtu 1400")?;
     let _small = array.session_at(7, 1)?;
-    array.await_event(
-        "BY-E406",
-        "limits packets to 1400 bytes, but t1 of portal 10.77.1.1:3260 has an MTU of 1500",
-    )?;
+    array.await_event("BY-E406", "limits packets to 1400 bytes, but t1 of portal 10.77.1.1:3260 has an MTU of 1500")?;
     said("a host that takes smaller packets is named");
 
     // The initiator's end of the link uses another address, whose route has a small MTU.
