@@ -116,11 +116,8 @@ impl<D: BlockDevice + 'static> Stripes<D> {
         if copies == 1 {
             return Some(member_of(0)).filter(|&member| self.can_read(member, piece));
         }
-        let mut candidates = (0..copies).filter(|&copy| self.can_read(member_of(copy), piece));
-        // Copies of a suspect stripe may differ, and a host must always see the same one.
-        if self.is_suspect(piece) {
-            return candidates.next().map(member_of);
-        }
+        // All of them agree: `Array::read` has settled the mirrors of suspect stripes before.
+        let candidates = (0..copies).filter(|&copy| self.can_read(member_of(copy), piece));
         let turn = self.turn.get();
         self.turn.set(turn.wrapping_add(1));
         let start = self.member_extent(piece).start;
@@ -149,12 +146,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
         }
     }
 
-    /// True where mirrors may differ here since an unclean stop.
-    fn is_suspect(&self, piece: &Piece) -> bool {
-        self.is_any_suspect() && self.rows_of(piece).any(|(place, _)| self.is_suspect_stripe(place.stripe))
-    }
-
-    /// True while the mirrors of any stripe may differ.
+    /// True while the mirrors of any stripe may differ since an unclean stop.
     pub(crate) fn is_any_suspect(&self) -> bool {
         !self.suspect.borrow().is_empty()
     }
