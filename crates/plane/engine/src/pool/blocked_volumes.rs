@@ -2,7 +2,7 @@
 //! map is damaged.
 
 use super::OpenPool;
-use super::volumes::backend_of;
+use super::volumes::{Found, backend_of};
 use model::{
     Backend, CheckFinding, CheckKind, Provision, Refusal, Size, Subject, SubjectKind, VolumeId, VolumeName,
     VolumeReport, VolumeState, code, event,
@@ -23,20 +23,6 @@ pub(super) struct BlockedVolumes(RefCell<BTreeMap<Uuid, String>>);
 impl BlockedVolumes {
     pub(super) fn holds(&self, volume: Uuid) -> bool {
         self.0.borrow().contains_key(&volume)
-    }
-
-    /// Releases all volumes. Returns them with their reasons.
-    pub(super) fn take(&self) -> BTreeMap<Uuid, String> {
-        self.0.take()
-    }
-
-    /// Holds volumes again that [`BlockedVolumes::take`] released and that could not be opened, unless a newer reason
-    /// holds them.
-    pub(super) fn put_back(&self, released: BTreeMap<Uuid, String>) {
-        let mut held = self.0.borrow_mut();
-        for (volume, why) in released {
-            held.entry(volume).or_insert(why);
-        }
     }
 
     /// Releases the volume, which was deleted or serves.
@@ -144,18 +130,28 @@ impl<W: World> OpenPool<W> {
 
     /// Opens all held volumes and serves them: their log was given up. Returns their reports.
     pub(super) async fn open_blocked(self: &Rc<Self>) -> Vec<VolumeReport> {
-        // Taken before they are opened, which may hold some of them back again.
-        let held = self.blocked.take();
-        let opened = self.open_volumes(|volume| held.contains_key(&volume)).await;
-        let opened = opened.unwrap_or_else(|error| {
+        let opened = open_held(self).await.unwrap_or_else(|error| {
             tracing::error!(pool = %self.name, %error, "volumes that waited for the log cannot be opened");
-            self.blocked.put_back(held);
             Vec::new()
         });
         let mut reports: Vec<VolumeReport> = opened.into_iter().filter_map(|found| self.show_found(found)).collect();
         self.describe_space(&mut reports);
         reports
     }
+}
+
+/// Opens all held volumes, which are held no longer; all of them stay held where that fails.
+pub(super) async fn open_held<W: World>(pool: &OpenPool<W>) -> Result<Vec<Found<W>>, Refusal> {
+    // Taken before they are opened, which may hold some of them back again.
+    let held = pool.blocked.0.take();
+    let opened = pool.open_volumes(|volume| held.contains_key(&volume)).await;
+    if opened.is_err() {
+        let mut blocked = pool.blocked.0.borrow_mut();
+        for (volume, why) in held {
+            blocked.entry(volume).or_insert(why);
+        }
+    }
+    opened
 }
 
 /// A volume in the catalog.

@@ -1,9 +1,9 @@
 //! Return of a log device whose disks were absent when its pool was opened, while the pool is open.
 
+use super::blocked_volumes::open_held;
 use super::open::{self, AfterOpen, ProbedDisk};
 use super::refusals::refusal;
 use super::replay::LogReplay;
-use super::volumes::Found;
 use super::{Candidate, DiskId, OpenPool, uuid};
 use crate::array::{self, GroupListener};
 use futures_util::future::join_all;
@@ -87,15 +87,7 @@ impl<W: World> LogReattach<'_, W> {
     }
 
     async fn serve_waiting_volumes(&self) -> Result<Vec<VolumeReport>, Refusal> {
-        // Taken before they are opened, which may hold some of them back again.
-        let waited = self.pool.blocked.take();
-        let found: Vec<Found<W>> = match self.pool.open_volumes(|volume| waited.contains_key(&volume)).await {
-            Ok(found) => found,
-            Err(refusal) => {
-                self.pool.blocked.put_back(waited);
-                return Err(refusal);
-            }
-        };
+        let found = open_held(self.pool).await?;
         LogReplay { pool: self.pool, volumes: &found }.run(None).await;
         // Volumes that serve already learn the log, so that they can use write-back again.
         if let Some(log) = self.pool.log.running() {
