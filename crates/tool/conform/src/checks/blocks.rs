@@ -1,5 +1,6 @@
 //! Checks of read-only block commands: READ CAPACITY, READ, VERIFY, GET LBA STATUS.
 
+use super::data::BLOCK_BYTES_MAX;
 use super::writes::send_whole;
 use crate::session::{CommandResult, Session};
 use crate::{CheckResult, Finding, TestTarget, ensure};
@@ -33,7 +34,9 @@ impl Disk {
         accepted("READ CAPACITY (16)", &done)?;
         let (last, block_bytes) = (number(&done.data, 0, 8), number(&done.data, 8, 4));
         let (blocks, block_bytes) = (last.saturating_add(1), u32::try_from(block_bytes).unwrap_or(0));
-        if !block_bytes.is_power_of_two() || blocks < 64 || blocks.saturating_mul(block_bytes.into()) < 64 << 10 {
+        // The length is the target's claim, and the checks allocate multiples of it.
+        let is_block = block_bytes.is_power_of_two() && block_bytes <= BLOCK_BYTES_MAX;
+        if !is_block || blocks < 64 || blocks.saturating_mul(block_bytes.into()) < 64 << 10 {
             return Err(Finding::Untried("the unit is no disk of 64 KiB and 64 blocks".to_owned()));
         }
         // LBPRZ is bit 6 of byte 14, below LBPME (SBC-4 READ CAPACITY (16)).
@@ -51,6 +54,8 @@ impl Disk {
         let bytes = self.bytes(blocks);
         let done = self.session.read(&cdb16(0x88, 0, lba, blocks.into()), bytes)?;
         accepted("READ (16)", &done)?;
+        // GOOD with an underflow is consistent, but the callers compare whole blocks.
+        ensure(done.data.len() == bytes as usize, || format!("{} bytes of {bytes} came of READ (16)", done.data.len()))?;
         Ok(done.data)
     }
 
@@ -148,6 +153,7 @@ pub(super) fn verify(aim: &TestTarget) -> CheckResult {
 pub(super) fn verify_compares(aim: &TestTarget) -> CheckResult {
     let mut disk = Disk::of(aim)?;
     let (name, byte_check) = ("VERIFY (16) with BYTCHK", 0x02);
+    // Equal data must pass first: otherwise a target that answers MISCOMPARE always would pass the check.
     let stored = disk.read(0, 4)?;
     let cdb = cdb16(0x8f, byte_check, 0, 4);
     let done = disk.send(&cdb, &stored)?;
@@ -183,6 +189,7 @@ pub(super) fn lba_status_of(disk: &mut Disk, lba: u64) -> CheckResult<Vec<(u64, 
 
 pub(super) fn lba_status(aim: &TestTarget) -> CheckResult {
     let mut disk = Disk::of(aim)?;
+    // Also a block in the middle of an extent: the first descriptor may then begin before it.
     for from in [0, 3] {
         let list = lba_status_of(&mut disk, from)?;
         let mut due = from;

@@ -8,6 +8,8 @@ use iscsi::pdu::{InitiatorTaskTag, Residual, TargetPdu, TargetTransferTag};
 
 /// Length of the reads: several PDUs, and more than one burst of the smallest size.
 const READ_BYTES: u32 = 64 << 10;
+/// Upper bound of a logical block: longer blocks do not fit the transfers of the checks.
+pub(super) const BLOCK_BYTES_MAX: u32 = READ_BYTES;
 
 /// Sends a READ (10) of `READ_BYTES` from block 0 on, and checks that all of it came.
 pub(super) fn read(session: &mut Session) -> CheckResult<CommandResult> {
@@ -33,7 +35,9 @@ pub(super) fn block_bytes(session: &mut Session) -> CheckResult<u32> {
         |at: usize| capacity.data.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_be_bytes);
     match (word(0), word(4)) {
         (Some(last), Some(bytes))
-            if bytes.is_power_of_two() && u64::from(last) * u64::from(bytes) >= u64::from(READ_BYTES) =>
+            if bytes.is_power_of_two()
+                && bytes <= BLOCK_BYTES_MAX
+                && u64::from(last) * u64::from(bytes) >= u64::from(READ_BYTES) =>
         {
             Ok(bytes)
         }
@@ -88,7 +92,9 @@ pub(super) fn underflow(aim: &TestTarget) -> CheckResult {
     let mut session = small(aim)?;
     // INQUIRY with an allocation length of 36 bytes, below the expected transfer length.
     let done = session.read(&[0x12, 0, 0, 0, 36, 0], 255)?;
-    let expected = Residual::Underflow(255 - u32::try_from(done.data.len()).unwrap_or(255));
+    // A target that fails may have sent more than was expected.
+    let came = u32::try_from(done.data.len()).unwrap_or(u32::MAX);
+    let expected = Residual::Underflow(255_u32.saturating_sub(came));
     ensure(done.status == 0 && done.data.len() <= 36, || {
         format!("INQUIRY of 36 bytes gave {} bytes", done.data.len())
     })?;
@@ -97,6 +103,7 @@ pub(super) fn underflow(aim: &TestTarget) -> CheckResult {
 
 pub(super) fn overflow(aim: &TestTarget) -> CheckResult {
     let mut session = small(aim)?;
+    // The CDB asks for more than the initiator has room for: the residual counts what is left out (RFC 7143 §11.4.5.1).
     let done = session.read(&[0x12, 0, 0, 0, 36, 0], 16)?;
     ensure(done.data.len() <= 16, || format!("{} bytes came, and 16 were expected", done.data.len()))?;
     // 36 bytes of INQUIRY data, of which 16 were expected.
@@ -133,6 +140,7 @@ fn with_digests(mut session: Session, are_on: impl Fn(&Session) -> bool) -> Chec
         return Err(Finding::Untried("the digest was not agreed".to_owned()));
     }
     session.ready()?;
+    // A ping has data in both directions; a read has none from the initiator.
     session.ping()?;
     read(&mut session).map(drop)
 }

@@ -14,14 +14,15 @@ fn ready(aim: &TestTarget) -> CheckResult<Session> {
 
 pub(super) fn order(aim: &TestTarget) -> CheckResult {
     let mut session = ready(aim)?;
-    // Both commands must fit the window, which ends with MaxCmdSN.
-    if session.max_cmd_sn.since(session.cmd_sn) < 1 {
+    // Both commands must fit the window, which ends with MaxCmdSN. A closed window ends before the next CmdSN.
+    if !session.cmd_sn.precedes(session.max_cmd_sn) {
         return Err(Finding::Untried("its window is one command wide".to_owned()));
     }
     let first = session.read_command(&TEST_UNIT_READY, 0);
     let second = session.read_command(&TEST_UNIT_READY, 0);
     // In the wrong order: the second must wait for the first (RFC 7143 §4.2.2.1).
     session.send(&second);
+    // A target that carries out the second command answers it within this time.
     session.expect_silence()?;
     session.send(&first);
     // Simple tasks may end in any order.
@@ -57,6 +58,7 @@ pub(super) fn twice(aim: &TestTarget) -> CheckResult {
     // ExpStatSN is up to date, so that only CmdSN is a duplicate.
     session.send(&ScsiCommand { exp_stat_sn: session.stat_sn, ..command });
     session.expect_silence()?;
+    // The connection survives: a duplicate is ignored, and is no error (RFC 7143 §4.2.2.1).
     session.ping()
 }
 

@@ -16,6 +16,7 @@ use iscsi::pdu::{
 fn at_level(aim: &TestTarget, level: u8) -> CheckResult<Session> {
     let mut session = Session::login(aim, |config| {
         leading(level)(config);
+        // The target is asked for single Data-In PDUs again, so a read must have several.
         config.offer.data_segment_bytes_max = 8192;
         config.offer.data_digest = DigestOffer::Accepted;
     })?;
@@ -63,6 +64,7 @@ pub(super) fn snack_at_0(aim: &TestTarget) -> CheckResult {
 fn unacknowledged(session: &mut Session) -> CheckResult<(u32, Vec<Pdu>)> {
     let cdb = read_cdb(session)?;
     let before = session.stat_sn;
+    // Not `Session::read`: the PDUs themselves are compared with those that come again.
     let command = session.read_command(&cdb, 64 << 10);
     let tag = session.send(&command);
     let mut pdus = Vec::new();
@@ -85,9 +87,11 @@ fn same(one: &Pdu, other: &Pdu) -> bool {
 pub(super) fn data(aim: &TestTarget) -> CheckResult {
     let mut session = at_level(aim, 1)?;
     let (tag, pdus) = unacknowledged(&mut session)?;
+    // At least eight PDUs come, because the data segments are small. A read that fails has fewer.
+    let sent = pdus.get(1..3).ok_or_else(|| Finding::Wrong(format!("the read ended after {} PDUs", pdus.len())))?;
     // BegRun and RunLength: two PDUs, of which the first is the second one of the read.
     snack(&mut session, SnackType::DataOrR2t, tag, 1, 2);
-    for pdu in &pdus[1..3] {
+    for pdu in sent {
         let again = session.wire.expect()?;
         ensure(same(&again, pdu), || format!("another PDU came: {:?}", again.parse()))?;
     }
@@ -129,6 +133,7 @@ pub(super) fn wrong_digest(aim: &TestTarget) -> CheckResult {
     }
     send_damaged_ping(&mut session);
     match session.receive()? {
+        // Above level 0 the connection survives the error, and the Reject says which one it was (RFC 7143 §7.8).
         (TargetPdu::Reject(reject), _) => {
             ensure(reject.reason == RejectReason::DataDigestError, || format!("its reason is {:?}", reject.reason))?;
         }
@@ -155,6 +160,7 @@ pub(super) fn task_reassign(aim: &TestTarget) -> CheckResult {
     let outcome = manage(&mut second, &request)?;
     ensure(outcome == TaskFunctionOutcome::Complete, || format!("TASK REASSIGN came to {outcome:?}"))?;
     let done = second.finish(tag)?;
+    // Compared as a whole: the new connection may divide the data into other PDUs.
     let before: Vec<u8> = pdus.into_iter().flat_map(|pdu| pdu.data).collect();
     ensure(done.status == 0 && done.data == before, || "the answer is another one".to_owned())
 }

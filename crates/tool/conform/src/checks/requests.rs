@@ -8,6 +8,9 @@ use iscsi::pdu::{
     TargetPdu, TargetTransferTag, TaskFunction, TaskFunctionOutcome, TaskManagementRequest, TextRequest, TextResponse,
 };
 
+/// Upper bound of the PDUs of one text: 512 KiB in the shortest data segments.
+const TEXT_PARTS_MAX: usize = 1024;
+
 pub(super) fn ping(aim: &TestTarget) -> CheckResult {
     let mut session = Session::login(aim, |_| {})?;
     session.ping()?;
@@ -19,6 +22,7 @@ pub(super) fn ping_unanswered(aim: &TestTarget) -> CheckResult {
     let mut session = Session::login(aim, |_| {})?;
     session.send_nop(InitiatorTaskTag::RESERVED, b"");
     session.expect_silence()?;
+    // Silence alone would also pass for a target that has stopped to work.
     session.ping()
 }
 
@@ -27,25 +31,42 @@ fn is_of(asked: u32, told: InitiatorTaskTag) -> CheckResult {
     ensure(told.0 == asked, || format!("the answer to task {asked:#x} names task {:#x}", told.0))
 }
 
-/// Sends a text request and returns the text of the answer.
+/// Sends a text request and returns the text of the answer, which may come in several PDUs.
+///
+/// *Source*: RFC 7143 §6.2, §11.10.
 pub(crate) fn text(session: &mut Session, asked: &str) -> CheckResult<String> {
     let tag = session.next_tag();
-    exchange(session, tag, TargetTransferTag::RESERVED, true, asked).map(|(_, told)| told)
+    let (mut last, mut told) = exchange(session, tag, None, true, asked)?;
+    // A bound, so that a target whose text never ends fails the check.
+    for _ in 0..TEXT_PARTS_MAX {
+        if last.is_final {
+            // Decoded as a whole, because a part may end within a character.
+            return Ok(String::from_utf8_lossy(&told).into_owned());
+        }
+        let (next, part) = exchange(session, tag, Some(&last), true, "")?;
+        told.extend_from_slice(&part);
+        last = next;
+    }
+    Err(Finding::Wrong(format!("its text has no end after {TEXT_PARTS_MAX} parts")))
 }
 
-/// Sends one request of a text exchange; `is_final` is false when the initiator has more to send.
+/// Sends one request of a text exchange and returns the answer with its text. The request continues the exchange of
+/// `before`, if given; `is_final` is false when the initiator has more to send.
 fn exchange(
     session: &mut Session,
     tag: u32,
-    target_transfer_tag: TargetTransferTag,
+    before: Option<&TextResponse>,
     is_final: bool,
     asked: &str,
-) -> CheckResult<(TextResponse, String)> {
+) -> CheckResult<(TextResponse, Vec<u8>)> {
+    // The next request of an exchange copies LUN and Target Transfer Tag of the response (RFC 7143 §11.10.4).
+    let (lun, target_transfer_tag) =
+        before.map_or((Lun(0), TargetTransferTag::RESERVED), |before| (before.lun, before.target_transfer_tag));
     let request = TextRequest {
         immediate: true,
         is_final,
         continues: false,
-        lun: Lun(0),
+        lun,
         initiator_task_tag: InitiatorTaskTag(tag),
         target_transfer_tag,
         cmd_sn: session.cmd_sn,
@@ -57,7 +78,7 @@ fn exchange(
     match session.receive()? {
         (TargetPdu::Text(response), pdu) => {
             is_of(tag, response.initiator_task_tag)?;
-            Ok((response, String::from_utf8_lossy(&pdu.data).into_owned()))
+            Ok((response, pdu.data))
         }
         (other, _) => Err(Finding::Wrong(format!("a Text Response was due, and it said {other:?}"))),
     }
@@ -67,11 +88,11 @@ pub(super) fn text_goes_on(aim: &TestTarget) -> CheckResult {
     let mut session = Session::login(aim, |_| {})?;
     let tag = session.next_tag();
     let asked = "X-io.blockyard.conform=1\0";
-    let (open, _) = exchange(&mut session, tag, TargetTransferTag::RESERVED, false, asked)?;
+    let (open, _) = exchange(&mut session, tag, None, false, asked)?;
     // An open exchange is answered with F 0 and a tag for its continuation (RFC 7143 §11.11).
     ensure(!open.is_final, || "it ends an exchange that the initiator has not ended".to_owned())?;
     ensure(!open.target_transfer_tag.is_reserved(), || "it gives no tag to go on with".to_owned())?;
-    let (last, _) = exchange(&mut session, tag, open.target_transfer_tag, true, "")?;
+    let (last, _) = exchange(&mut session, tag, Some(&open), true, "")?;
     ensure(last.is_final && last.target_transfer_tag.is_reserved(), || {
         "it does not end an exchange that the initiator ends and that has no more to say".to_owned()
     })?;
@@ -80,6 +101,7 @@ pub(super) fn text_goes_on(aim: &TestTarget) -> CheckResult {
 
 pub(super) fn send_targets(aim: &TestTarget) -> CheckResult {
     let mut session = Session::login(aim, |_| {})?;
+    // Without a value, the key asks for the target of the session (RFC 7143 Appendix C).
     let told = text(&mut session, "SendTargets=\0")?;
     ensure(told.contains(aim.target.as_str()), || format!("it answered {told:?}"))
 }
@@ -217,6 +239,7 @@ pub(super) fn log_out(session: &mut Session, reason: LogoutReason, cid: u16) -> 
 
 pub(super) fn logout(aim: &TestTarget) -> CheckResult {
     let mut session = Session::login(aim, |_| {})?;
+    // The CID has no meaning when the whole session is closed (RFC 7143 §11.14).
     let outcome = log_out(&mut session, LogoutReason::CloseSession, 0)?;
     ensure(outcome == LogoutOutcome::Closed, || format!("it answered {outcome:?}"))?;
     let closed = session.wire.is_closed()?;

@@ -24,6 +24,7 @@ pub(super) enum DataFault {
 /// Logs in a session whose unit is ready, with bursts of 16 KiB.
 fn writing(aim: &TestTarget, change: impl Fn(&mut InitiatorConfig)) -> CheckResult<Session> {
     let mut session = Session::login(aim, |config| {
+        // A write needs several R2Ts, and its first burst covers only a part of it.
         config.offer.burst_bytes_max = 16 << 10;
         config.offer.first_burst_bytes_max = 8192;
         change(config);
@@ -60,8 +61,10 @@ fn good(done: &CommandResult) -> CheckResult {
 
 /// Sends `data` as Data-Out PDUs at buffer offset `from`, with DataSN from 0 on; `harm` applies to the second PDU.
 fn send_data(session: &mut Session, tag: u32, asked: Option<&R2t>, data: &[u8], from: u32, harm: DataFault) {
-    let pieces = data.chunks(PDU_BYTES as usize).count();
-    for (number, piece) in data.chunks(PDU_BYTES as usize).enumerate() {
+    // The limit of the target holds for every PDU, solicited or not (RFC 7143 §13.12).
+    let piece_bytes = session.agreed.peer_data_segment_bytes_max.min(PDU_BYTES);
+    let pieces = data.chunks(piece_bytes as usize).count();
+    for (number, piece) in data.chunks(piece_bytes as usize).enumerate() {
         let data_out = DataOut {
             is_final: number + 1 == pieces,
             lun: session.lun,
@@ -69,7 +72,7 @@ fn send_data(session: &mut Session, tag: u32, asked: Option<&R2t>, data: &[u8], 
             target_transfer_tag: asked.map_or(TargetTransferTag::RESERVED, |asked| asked.target_transfer_tag),
             exp_stat_sn: session.stat_sn,
             data_sn: DataSn(number as u32),
-            buffer_offset_bytes: from + number as u32 * PDU_BYTES,
+            buffer_offset_bytes: from + number as u32 * piece_bytes,
         };
         let mut header = [0; 48];
         data_out.emit(SegmentLengths::data(piece.len()), &mut header);
@@ -157,12 +160,17 @@ fn answer_from(
     }
 }
 
+/// Returns the number of bytes that may come with a command as immediate data.
+///
+/// *Source*: RFC 7143 §13.12, §13.14.
+fn immediate_bytes_max(session: &Session) -> u32 {
+    session.agreed.first_burst_bytes_max.min(session.agreed.peer_data_segment_bytes_max)
+}
+
 /// Sends a command with all of its data: as immediate data when it fits, otherwise as R2Ts ask for it.
 pub(crate) fn send_whole(session: &mut Session, cdb: &[u8], data: &[u8]) -> CheckResult<CommandResult> {
     let bytes = u32::try_from(data.len()).unwrap_or(u32::MAX);
-    // Immediate data is limited by both FirstBurstLength and the target's MaxRecvDataSegmentLength (RFC 7143 §13.14).
-    let most = session.agreed.first_burst_bytes_max.min(session.agreed.peer_data_segment_bytes_max);
-    let is_immediate = session.agreed.immediate_data && bytes <= most;
+    let is_immediate = session.agreed.immediate_data && bytes <= immediate_bytes_max(session);
     let command = session.write_command(cdb, bytes, false);
     let tag = if is_immediate { session.send_with(&command, data) } else { session.send(&command) };
     answer(session, tag, data, if is_immediate { bytes } else { 0 }, DataFault::None)
@@ -176,8 +184,10 @@ pub(super) fn immediate(aim: &TestTarget) -> CheckResult {
     let cdb = cdb(&mut session, 0x2a, PDU_BYTES)?;
     let data = content(1, PDU_BYTES);
     let command = session.write_command(&cdb, PDU_BYTES, false);
-    let tag = session.send_with(&command, &data);
-    let done = answer(&mut session, tag, &data, PDU_BYTES, DataFault::None)?;
+    // The target asks for the rest where its limits are below the length of the write.
+    let immediate = immediate_bytes_max(&session).min(PDU_BYTES);
+    let tag = session.send_with(&command, &data[..immediate as usize]);
+    let done = answer(&mut session, tag, &data, immediate, DataFault::None)?;
     good(&done)?;
     holds(&mut session, &data)
 }
@@ -193,9 +203,11 @@ pub(super) fn unsolicited(aim: &TestTarget) -> CheckResult {
     let cdb = cdb(&mut session, 0x2a, WRITE_BYTES)?;
     let data = content(2, WRITE_BYTES);
     let command = session.write_command(&cdb, WRITE_BYTES, true);
-    let immediate = if session.agreed.immediate_data { PDU_BYTES } else { 0 };
     // Immediate and unsolicited data together fill at most the first burst (RFC 7143 §13.14).
     let first = session.agreed.first_burst_bytes_max.min(WRITE_BYTES);
+    // Half of the burst at most: the command announces unsolicited Data-Out, so some of it must follow.
+    let most = immediate_bytes_max(&session).min(PDU_BYTES).min(first / 2);
+    let immediate = if session.agreed.immediate_data { most } else { 0 };
     let tag = session.send_with(&command, &data[..immediate as usize]);
     send_data(&mut session, tag, None, &data[immediate as usize..first as usize], immediate, DataFault::None);
     let done = answer(&mut session, tag, &data, first, DataFault::None)?;
