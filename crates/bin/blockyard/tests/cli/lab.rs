@@ -203,7 +203,7 @@ pub(crate) fn without_speed(text: &str) -> String {
         if !first.is_empty() && [" running ", " stopped  ", " s   done "].iter().any(|state| line.contains(state)) {
             return format!("{first}  …");
         }
-        for words in [" finished", " checked in", " stopped ", "  65536 "] {
+        for words in [" finished: ", " checked in", " stopped ", "  65536 "] {
             if let Some((before, _)) = line.split_once(words) {
                 return format!("{before}{words} …");
             }
