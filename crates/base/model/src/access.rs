@@ -88,6 +88,7 @@ impl Host {
         let named = match &self.initiators {
             // The caller looks for a host that lists the initiator first, so this accepts only the remaining ones.
             Initiators::Any => true,
+            // `Iqn` holds lower case, so equality is the comparison without regard to case of RFC 7143 §4.2.7.2.
             Initiators::Listed(listed) => listed.contains(initiator),
         };
         // Both conditions: an initiator name is not secret, and anyone could claim it from another network.
@@ -99,6 +100,7 @@ impl Host {
 /// portal group `tag`.
 #[must_use]
 pub fn is_shown_in(groups: &[u16], tag: u16) -> bool {
+    // Empty means all, so that a portal group that is added later shows the volume, too.
     groups.is_empty() || groups.contains(&tag)
 }
 

@@ -4,6 +4,7 @@
 //! Used wherever an address is given to hosts: SendTargets, login redirects, iSNS, and the output of commands that show
 //! portals to hosts.
 
+use crate::number::unsigned;
 use crate::{ParseRefusal, Refusal, code};
 use bounded::quoted;
 use schemars::JsonSchema;
@@ -39,6 +40,7 @@ impl Advertised {
     /// *Source*: RFC 7143 §13.8, TargetAddress.
     #[must_use]
     pub fn for_hosts(&self, listens: SocketAddr) -> String {
+        // NAT without port translation keeps the port, so the listening port is the one that hosts reach.
         format!("{}:{}", self.host, self.port.unwrap_or(listens.port()))
     }
 
@@ -67,6 +69,7 @@ impl AdvertisedHost {
 /// Returns false for addresses that cannot be a destination, or that are ambiguous because they are valid per link.
 fn can_be_reached(ip: IpAddr) -> bool {
     let is_local = match ip {
+        // Loopback is permitted: an initiator can run on the same machine.
         IpAddr::V4(ip) => ip.is_link_local() || ip.is_broadcast(),
         IpAddr::V6(ip) => ip.is_unicast_link_local(),
     };
@@ -107,7 +110,7 @@ impl FromStr for Advertised {
             }
         };
         // Two levels: no port is permitted, an invalid one is not. Port 0 is no destination.
-        let port = port.map(|port| port.parse().ok().filter(|&port: &u16| port > 0));
+        let port = port.map(|port| unsigned(port).filter(|&port: &u16| port > 0));
         match (AdvertisedHost::parse(&host), port) {
             (Some(host), None) => Ok(Self { host, port: None }),
             (Some(host), Some(Some(port))) => Ok(Self { host, port: Some(port) }),
@@ -136,6 +139,7 @@ impl From<Advertised> for String {
 impl fmt::Display for AdvertisedHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            // RFC 7143 §13.8 requires brackets around an IPv6 address.
             Self::Ip(IpAddr::V6(ip)) => write!(f, "[{ip}]"),
             Self::Ip(ip) => write!(f, "{ip}"),
             Self::Name(name) => f.write_str(name),
@@ -147,6 +151,7 @@ impl fmt::Display for Advertised {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.port {
             Some(port) => write!(f, "{}:{port}", self.host),
+            // The default is not written out: it follows the portal when that listens on another port.
             None => write!(f, "{}", self.host),
         }
     }
@@ -180,6 +185,7 @@ mod tests {
             "169.254.1.1",
             "san:0",
             "san:70000",
+            "san:+99",
             "san:",
             "-san",
             "san..example",

@@ -24,12 +24,14 @@ impl Call {
 
     /// Delivers the response to the sender.
     pub fn answer(self, answer: Result<Report, Refusal>) {
+        // `self` is consumed, so a call cannot be answered twice.
         (self.reply)(answer);
     }
 }
 
 impl fmt::Debug for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A closure has no `Debug`; the order identifies the call.
         f.debug_struct("Call").field("order", &self.order).finish_non_exhaustive()
     }
 }

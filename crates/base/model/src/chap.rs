@@ -98,6 +98,7 @@ impl ChapAlgorithm {
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
+            // Names for operators. On the wire CHAP_A carries numbers (RFC 7143 §12.1.3).
             Self::Md5 => "md5",
             Self::Sha1 => "sha-1",
             Self::Sha256 => "sha-256",

@@ -82,6 +82,8 @@ impl CheckKind {
     /// Returns true if a repair continues with the remaining data, provided that the operator accepts the loss.
     #[must_use]
     pub const fn is_repaired_at_a_loss(self) -> bool {
+        // Lost blocks are known, so the rest of the map is right. With double use or damage it is unknown which entries
+        // are right.
         matches!(self, Self::Lost)
     }
 }

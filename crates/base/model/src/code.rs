@@ -1,6 +1,7 @@
 //! Catalogue of error codes. A number is never reused for another meaning.
 
 use crate::Kind;
+use crate::number::unsigned;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -33,6 +34,8 @@ macro_rules! catalogue {
 }
 
 catalogue! {
+    // The hundreds group the codes: 10 texts and requests, 11 unknown objects, 12 conflicts, 13 disks, 14 pools, 15
+    // volumes, 16 hosts and targets, 17 portals, 18 the daemon and its users, 19 defects.
     1001 SIZE_INVALID          Invalid     "The text is not a size.";
     1002 NAME_INVALID          Invalid     "The text is not a name.";
     1003 IQN_INVALID           Invalid     "The text is not an iSCSI name.";
@@ -267,7 +270,7 @@ pub struct NotACode;
 impl FromStr for Code {
     type Err = NotACode;
     fn from_str(text: &str) -> Result<Self, NotACode> {
-        text.strip_prefix("BY-").and_then(|number| number.parse().ok()).map(Self).ok_or(NotACode)
+        text.strip_prefix("BY-").and_then(unsigned).map(Self).ok_or(NotACode)
     }
 }
 
@@ -319,7 +322,9 @@ mod tests {
         for entry in CATALOGUE {
             assert_eq!(entry.code.to_string().parse(), Ok(entry.code));
         }
-        assert_eq!("1234".parse::<Code>(), Err(NotACode));
+        for text in ["1234", "BY-+123"] {
+            assert_eq!(text.parse::<Code>(), Err(NotACode));
+        }
         assert_eq!(Code(9999).kind(), Kind::Internal);
     }
 }

@@ -1,5 +1,6 @@
 //! Numbers of configurations.
 
+use crate::number::unsigned;
 use crate::{Refusal, code};
 use bounded::quoted;
 use schemars::JsonSchema;
@@ -13,7 +14,7 @@ impl FromStr for ConfigVersion {
     type Err = Refusal;
 
     fn from_str(text: &str) -> Result<Self, Refusal> {
-        text.parse().map(Self).map_err(|_| {
+        unsigned(text).map(Self).ok_or_else(|| {
             let message = format!("{} is not a configuration number", quoted(text));
             Refusal::new(code::IDENTIFIER_INVALID, message, "see blockyard config list")
         })

@@ -71,6 +71,7 @@ impl From<CopySource> for String {
 impl fmt::Display for CopySource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            // `fmt` instead of `write!` passes the column width of tables on.
             Self::Volume(volume) => volume.fmt(f),
             Self::Snapshot(snapshot) => snapshot.fmt(f),
         }

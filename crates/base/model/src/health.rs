@@ -52,6 +52,7 @@ impl DiskHealth {
         if let Some(percent) = self.spare_percent.filter(|&percent| percent <= 10) {
             complaints.push(format!("{percent} % of spare flash left"));
         }
+        // Last: these sectors are replaced already, so they show wear and no present loss.
         if let Some(count) = self.reallocated_sectors.filter(|&count| count > 0) {
             complaints.push(counted(count, "reallocated sector"));
         }

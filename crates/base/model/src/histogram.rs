@@ -4,7 +4,8 @@
 //! minute. Counts only increase, so that the difference of two snapshots is the histogram of the interval between them.
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// Buckets per doubling, as a power of two.
 const STEPS_BITS: u32 = 3;
@@ -20,7 +21,7 @@ pub const BUCKETS: usize = STEPS * DOUBLINGS;
 pub const ROWS: usize = 24;
 
 /// Histogram of command latencies: pairs of bucket number and count, without empty buckets.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Histogram(Vec<(u8, u64)>);
 
 impl Histogram {
@@ -105,6 +106,18 @@ impl Histogram {
     }
 }
 
+impl<'de> Deserialize<'de> for Histogram {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let counts = Vec::<(u8, u64)>::deserialize(deserializer)?;
+        // Counts from another daemon: `rows` indexes by bucket, and `merged` relies on the order.
+        let is_known = counts.iter().all(|&(bucket, _)| usize::from(bucket) < BUCKETS);
+        if !is_known || !counts.is_sorted_by(|one, next| one.0 < next.0) {
+            return Err(D::Error::custom(format!("the buckets of a histogram are below {BUCKETS} and ascend")));
+        }
+        Ok(Self(counts))
+    }
+}
+
 /// Combines two sorted lists of counts with `with`, without zeros in the result.
 fn merged(one: &[(u8, u64)], other: &[(u8, u64)], with: impl Fn(u64, u64) -> u64) -> Vec<(u8, u64)> {
     let (mut one, mut other) = (one.iter().peekable(), other.iter().peekable());
@@ -152,6 +165,7 @@ fn last_of(bucket: u8) -> u64 {
 }
 
 fn first_of(bucket: u8) -> u64 {
+    // Derived from the bucket below, so that no latency falls between two buckets.
     bucket.checked_sub(1).map_or(0, |before| last_of(before) + 1)
 }
 
@@ -193,6 +207,16 @@ mod tests {
         assert_eq!(histogram.cumulated()[0], (8, 7), "seven take less than 8 µs");
         assert_eq!(histogram.cumulated()[23], (8 << 23, 1000));
         assert_eq!(Histogram::default().within_us(500), 0);
+    }
+
+    #[test]
+    fn histogram_from_json_has_known_buckets_in_order() {
+        let histogram = of([3, 90, 70_000_000].into_iter());
+        let json = serde_json::to_string(&histogram).expect("json");
+        assert_eq!(serde_json::from_str::<Histogram>(&json).expect("own json"), histogram);
+        for json in ["[[192,1]]", "[[255,1]]", "[[7,1],[7,1]]", "[[8,1],[7,1]]"] {
+            assert!(serde_json::from_str::<Histogram>(json).is_err(), "{json}");
+        }
     }
 
     #[test]

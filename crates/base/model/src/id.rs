@@ -17,6 +17,7 @@ macro_rules! identity {
             /// Creates an identity from 16 random bytes (UUID version 4). They must be unpredictable.
             #[must_use]
             pub fn from_random(bytes: [u8; 16]) -> Self {
+                // Sets the bits of version and variant, so that other tools accept the text as a UUID (RFC 9562 §5.4).
                 Self(Builder::from_random_bytes(bytes).into_uuid())
             }
 

@@ -41,6 +41,7 @@ impl FromStr for Iqn {
                 // Hexadecimal identifiers of fixed lengths: 64 bits, or for naa also 128 (RFC 7143 §4.2.7.5).
                 Some(("eui", digits)) => hex(digits, &[16]),
                 Some(("naa", digits)) => hex(digits, &[16, 32]),
+                // RFC 7143 §4.2.7.3 defines these three types only.
                 _ => false,
             };
         if good {
@@ -63,6 +64,7 @@ fn is_qualified(rest: &str) -> bool {
     let month_in_year = month.parse::<u8>().is_ok_and(|month| (1..=12).contains(&month));
     // The caller has folded the name to lower case.
     let allowed = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, b'-' | b'.' | b':' | b'_');
+    // A domain label begins with a letter or a digit (RFC 1123 §2.1).
     let begins_well = authority.bytes().next().is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
     number(year, 4) && number(month, 2) && month_in_year && begins_well && authority.bytes().all(allowed)
 }

@@ -34,7 +34,9 @@ impl Level {
         match self {
             Self::Raid0 => 1,
             Self::Raid1 => 2,
+            // Parity of a single data chunk is its copy: RAID-5 of two disks would be RAID-1.
             Self::Raid5 => 3,
+            // RAID-6 of three disks would hold three copies, and RAID-10 of two disks is RAID-1.
             Self::Raid6 | Self::Raid10 => 4,
         }
     }
@@ -44,6 +46,7 @@ impl Level {
     pub const fn tolerated(self, members: usize) -> usize {
         match self {
             Self::Raid0 => 0,
+            // Every member is a full copy, so the last one suffices.
             Self::Raid1 => members.saturating_sub(1),
             // RAID-10 survives two failures only if they hit different pairs.
             Self::Raid5 | Self::Raid10 => 1,

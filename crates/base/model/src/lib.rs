@@ -35,6 +35,7 @@ mod membership;
 mod memory;
 mod name;
 mod network;
+mod number;
 mod operation;
 mod order;
 pub mod policy;

@@ -8,6 +8,7 @@ pub fn first_few(items: impl ExactSizeIterator<Item: Display>, most: usize) -> S
     // Counted before `take` consumes the iterator.
     let more = items.len().saturating_sub(most);
     let named: Vec<String> = items.take(most).map(|item| item.to_string()).collect();
+    // Without a count the reader would take the named items for all of them.
     let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
     format!("{}{rest}", named.join(", "))
 }

@@ -42,6 +42,7 @@ impl LostBlocks {
     /// Returns true if nothing is lost.
     #[must_use]
     pub fn is_empty(&self) -> bool {
+        // Not by `ranges`: while the volumes are unknown, blocks are counted without a range.
         self.blocks == 0
     }
 

@@ -66,6 +66,7 @@ impl FromStr for MemberSize {
         match text {
             "rounded" => Ok(Self::Rounded),
             "exact" => Ok(Self::Exact),
+            // The refusal of `Size` would not name the two words.
             size => size.parse().map(Self::Bytes).map_err(|_| {
                 let message = format!("\"{}\" is not a member size", size.escape_debug());
                 Refusal::new(code::MEMBER_SIZE_INVALID, message, "use rounded, exact or a size such as 3725GiB")
@@ -79,6 +80,7 @@ impl fmt::Display for MemberSize {
         match self {
             Self::Rounded => f.write_str("rounded"),
             Self::Exact => f.write_str("exact"),
+            // Exact, because the text is stored in configuration documents and read again.
             Self::Bytes(size) => f.write_str(&size.exact()),
         }
     }
@@ -92,7 +94,9 @@ impl Serialize for MemberSize {
 
 impl<'de> Deserialize<'de> for MemberSize {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // A plain number is refused like on the command line, where its unit would be a guess.
         let text = String::deserialize(deserializer)?;
+        // Errors of a deserializer are text. `ParseRefusal` puts the code into it.
         text.parse().map_err(|refusal: Refusal| serde::de::Error::custom(ParseRefusal::from(refusal)))
     }
 }

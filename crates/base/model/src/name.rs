@@ -139,6 +139,7 @@ impl From<VolumeName> for String {
 impl fmt::Display for VolumeName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.pool {
+            // One text for `pad`: writing the parts one by one would pad each of them to the column width.
             Some(pool) => f.pad(&format!("{pool}/{}", self.volume)),
             None => f.pad(self.volume.as_str()),
         }

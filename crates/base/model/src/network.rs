@@ -1,5 +1,6 @@
 //! IP networks, used to restrict the addresses of hosts.
 
+use crate::number::unsigned;
 use crate::{ParseRefusal, Refusal, code};
 use bounded::quoted;
 use schemars::JsonSchema;
@@ -17,12 +18,21 @@ pub struct Network {
     prefix: u8,
 }
 
+/// Length of the prefix `::ffff:0:0/96` that all IPv4-mapped addresses have. *Source*: RFC 4291 §2.5.5.2.
+const MAPPED_PREFIX: u8 = 96;
+
 impl Network {
     /// Returns the network of `address` with the given prefix length; `None` if the length exceeds that of the address.
+    /// A network of IPv4-mapped IPv6 addresses (`::ffff:10.0.0.0/104`) becomes the IPv4 network (`10.0.0.0/8`).
     #[must_use]
     pub fn new(address: IpAddr, prefix: u8) -> Option<Self> {
-        let longest = if address.is_ipv4() { 32 } else { 128 };
-        (prefix <= longest).then_some(Self { address, prefix })
+        // `contains` compares peers in their IPv4 form, so a network in the mapped form would never match one.
+        // Below 96 bits the network has addresses outside of the mapped range and stays an IPv6 network.
+        let (address, prefix) = match (address.to_canonical(), prefix.checked_sub(MAPPED_PREFIX)) {
+            (mapped @ IpAddr::V4(_), Some(rest)) if address.is_ipv6() => (mapped, rest),
+            _ => (address, prefix),
+        };
+        (prefix <= longest(address)).then_some(Self { address, prefix })
     }
 
     /// Returns true if `address` is in this network. An IPv4-mapped IPv6 address (`::ffff:…`) counts as IPv4.
@@ -45,6 +55,11 @@ impl Network {
     }
 }
 
+/// Returns the length of the address in bits.
+fn longest(address: IpAddr) -> u8 {
+    if address.is_ipv4() { 32 } else { 128 }
+}
+
 impl FromStr for Network {
     type Err = Refusal;
 
@@ -55,8 +70,7 @@ impl FromStr for Network {
         };
         // Host bits are kept, so that the network is shown as it was written; `contains` ignores them.
         let parsed = address.parse::<IpAddr>().ok().and_then(|address| {
-            let longest = if address.is_ipv4() { 32 } else { 128 };
-            let prefix = prefix.map_or(Some(longest), |prefix| prefix.parse().ok())?;
+            let prefix = prefix.map_or(Some(longest(address)), unsigned)?;
             Self::new(address, prefix)
         });
         parsed.ok_or_else(|| {
@@ -84,8 +98,8 @@ impl From<Network> for String {
 
 impl fmt::Display for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let whole = if self.address.is_ipv4() { 32 } else { 128 };
-        if self.prefix == whole { write!(f, "{}", self.address) } else { write!(f, "{}/{}", self.address, self.prefix) }
+        let Self { address, prefix } = self;
+        if *prefix == longest(*address) { write!(f, "{address}") } else { write!(f, "{address}/{prefix}") }
     }
 }
 
@@ -112,8 +126,23 @@ mod tests {
     }
 
     #[test]
+    fn network_of_mapped_addresses_is_the_ipv4_network() {
+        for (mapped, plain) in [
+            ("::ffff:10.0.0.0/104", "10.0.0.0/8"),
+            ("::ffff:192.168.1.10", "192.168.1.10"),
+            ("::ffff:0.0.0.0/96", "0.0.0.0/0"),
+        ] {
+            let network: Network = mapped.parse().expect(mapped);
+            assert_eq!((network.to_string().as_str(), Ok(network)), (plain, plain.parse::<Network>()));
+        }
+        assert!(contains("::ffff:10.0.0.0/104", "10.1.2.3"));
+        assert!(contains("::ffff:10.0.0.0/104", "::ffff:10.1.2.3"));
+        assert!(!contains("::ffff:10.0.0.0/104", "11.0.0.1"));
+    }
+
+    #[test]
     fn network_refuses_nonsense() {
-        for text in ["", "10.0.0", "10.0.0.0/33", "10.0.0.0/", "fd00::/129", "host.example"] {
+        for text in ["", "10.0.0", "10.0.0.0/33", "10.0.0.0/", "10.0.0.0/+8", "fd00::/129", "host.example"] {
             assert_eq!(text.parse::<Network>().expect_err(text).code, code::ADDRESS_INVALID);
         }
     }

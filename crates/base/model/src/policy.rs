@@ -1,5 +1,6 @@
 //! Policies of a pool: repair, scrub, space thresholds and error limits, as set with `pool set`.
 
+use crate::number::unsigned;
 use crate::setting::{Settings, as_rate, in_order, or_off, rate, shown};
 use crate::{ParseRefusal, Refusal, Size, Span, code};
 use bounded::quoted;
@@ -201,6 +202,7 @@ impl PoolPolicy {
             shown(repair.max.as_ref().map(as_rate)),
             shown(repair.done_by),
             shown(repair.latency),
+            // `None` means the default for these two. They cannot be disabled, so `off` would not parse.
             repair.deadline.unwrap_or(DISK_DEADLINE).to_string(),
             self.wait.unwrap_or(DISK_WAIT).to_string(),
             shown(repair.errors.count),
@@ -217,12 +219,12 @@ impl PoolPolicy {
 /// Parses a percentage from 1 to 100.
 fn percent(text: &str) -> Option<u8> {
     // Zero is reserved for `off`.
-    text.strip_suffix('%').unwrap_or(text).parse().ok().filter(|percent| (1..=100).contains(percent))
+    unsigned(text.strip_suffix('%').unwrap_or(text)).filter(|percent| (1..=100).contains(percent))
 }
 
 /// Parses a count from 1 to one million.
 fn count(text: &str) -> Option<u32> {
-    text.parse().ok().filter(|count| (1..=1_000_000).contains(count))
+    unsigned(text).filter(|count| (1..=1_000_000).contains(count))
 }
 
 /// Parses a nonzero time span.
@@ -318,11 +320,8 @@ impl FromStr for Window {
     fn from_str(text: &str) -> Result<Self, Refusal> {
         let minute = |text: &str| -> Option<u16> {
             let (hour, minute) = text.split_once(':')?;
-            let number = |text: &str, bound: u16| {
-                // `parse` would also accept a sign.
-                let digits = text.len() == 2 && text.bytes().all(|c| c.is_ascii_digit());
-                text.parse::<u16>().ok().filter(|number| digits && *number < bound)
-            };
+            let number =
+                |text: &str, bound: u16| unsigned::<u16>(text).filter(|number| text.len() == 2 && *number < bound);
             Some(number(hour, 24)? * 60 + number(minute, 60)?)
         };
         let ends = text.split_once('-').and_then(|(from, until)| Some((minute(from)?, minute(until)?)));
@@ -406,6 +405,7 @@ mod tests {
             ("disk.wait", "off"),
             ("disk.wait", "2h"),
             ("disk.errors", "0"),
+            ("disk.errors", "+5"),
             ("disk.error-rate", "0%"),
             ("disk.slow", "0s"),
             ("scrub", "daily"),
@@ -414,6 +414,7 @@ mod tests {
             ("scrub.window", "24:00-06:00"),
             ("space.soft", "0%"),
             ("space.hard", "101%"),
+            ("space.hard", "+90%"),
         ] {
             let refusal = policy.set(key, value).expect_err(value);
             assert!(refusal.code == code::SETTING_INVALID && refusal.hint.starts_with("write "), "{refusal}");

@@ -306,6 +306,7 @@ impl Progress {
         Self {
             done_bytes: self.done_bytes + other.done_bytes,
             total_bytes: self.total_bytes + other.total_bytes,
+            // Groups are rebuilt side by side on different disks, so their rates add up.
             bytes_per_second: self.bytes_per_second + other.bytes_per_second,
             // The operation that takes longer determines the end of both.
             seconds_left: self.seconds_left.zip(other.seconds_left).map(|(a, b)| a.max(b)),
@@ -362,6 +363,7 @@ impl PoolReport {
     /// Returns the command that imports the pool again in the same mode.
     #[must_use]
     pub fn import_command(&self) -> String {
+        // Without the option the hint would make a pool writable that the operator imported read-only.
         let option = if self.imported_read_only { " --read-only" } else { "" };
         format!("blockyard pool import {}{option}", self.name)
     }
@@ -369,6 +371,7 @@ impl PoolReport {
     /// Returns the way to open a read-only pool for writing, as an instruction.
     #[must_use]
     pub fn writable_hint(&self) -> String {
+        // A pool that is read-only by itself has disks that reject writes: an import alone would end the same way.
         let before = if self.imported_read_only { "to write to it," } else { "make its disks writable and" };
         format!("{before} run blockyard pool import {}", self.name)
     }

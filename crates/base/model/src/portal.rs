@@ -1,5 +1,6 @@
 //! Portals: addresses that accept sessions, and the distribution of sessions over them.
 
+use crate::number::unsigned;
 use crate::setting::{Settings, or_off};
 use crate::{Advertised, ParseRefusal, Refusal, code};
 use bounded::quoted;
@@ -91,7 +92,8 @@ impl PortalPolicy {
     /// *Errors*: unknown setting, or invalid value.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), Refusal> {
         let wrong = SETTINGS.wrong(key, value)?;
-        let number = |most: u16| value.parse().ok().filter(|number| (1..=most).contains(number));
+        // From 1: SPC-4 reserves the relative target port identifier 0, which the tag also is.
+        let number = |most: u16| unsigned(value).filter(|number| (1..=most).contains(number));
         match key {
             "role" => self.role = value.parse().map_err(|()| wrong())?,
             "group" => self.tag = number(u16::MAX).ok_or_else(wrong)?,
@@ -320,6 +322,7 @@ mod tests {
             ("role", "back"),
             ("group", "0"),
             ("group", "65536"),
+            ("group", "+7"),
             ("weight", "1001"),
             ("advertise", "0.0.0.0"),
             ("speed", "9"),

@@ -1,5 +1,6 @@
 //! Portal groups, which are target port groups in SCSI, and their asymmetric access states.
 
+use crate::number::unsigned;
 use crate::setting::{Settings, as_yes_or_no, yes_or_no};
 use crate::{Refusal, code};
 use bounded::quoted;
@@ -106,6 +107,7 @@ impl GroupAccess {
     }
 
     fn of(text: &str) -> Option<Self> {
+        // `transitioning` (SPC-4) is no setting: it is the result of a change.
         Self::ALL.into_iter().find(|access| access.as_str() == text)
     }
 }
@@ -120,7 +122,7 @@ impl FromStr for PortalGroupTag {
     type Err = Refusal;
     fn from_str(text: &str) -> Result<Self, Refusal> {
         // No group has the tag 0; the type rejects it with all other invalid numbers.
-        text.parse().map(|tag: NonZeroU16| Self(tag.get())).map_err(|_| {
+        unsigned(text).map(|tag: NonZeroU16| Self(tag.get())).ok_or_else(|| {
             let message = format!("{} is not a portal group tag", quoted(text));
             Refusal::new(code::SETTING_INVALID, message, "write a number from 1 to 65535")
         })
@@ -152,7 +154,7 @@ mod tests {
     #[test]
     fn tag_of_a_portal_group_is_a_number_above_zero() {
         assert_eq!("7".parse(), Ok(PortalGroupTag(7)));
-        for text in ["0", "65536", "-1", "two", ""] {
+        for text in ["0", "65536", "-1", "+7", "two", ""] {
             assert!(text.parse::<PortalGroupTag>().is_err(), "{text}");
         }
     }

@@ -1,5 +1,6 @@
 //! Remote disks: disks of other arrays that are accessed over iSCSI. Addresses, login parameters and path states.
 
+use crate::number::unsigned;
 use crate::{ChapCredentials, ISCSI_PORT, Iqn, PortalAddress, Refusal, code};
 use bounded::quoted;
 use schemars::JsonSchema;
@@ -195,7 +196,7 @@ impl FromStr for RemoteUrl {
         if portals.iter().enumerate().any(|(at, portal)| portals[..at].contains(portal)) {
             return Err(malformed(text, "it names a portal twice"));
         }
-        let lun = lun.parse().ok().filter(|&lun| lun <= LUN_MAX);
+        let lun = unsigned(lun).filter(|&lun| lun <= LUN_MAX);
         let lun = lun.ok_or_else(|| malformed(text, &format!("the LUN must be a number from 0 to {LUN_MAX}")))?;
         let address = RemoteAddress { portals, target, lun };
         Ok(Self { user: user.map(str::to_owned), address })
@@ -254,6 +255,7 @@ mod tests {
             ("iscsi://10.0.0.1,10.0.0.1/iqn.2026-11.io.blockyard:a/0", "twice"),
             ("iscsi://host/iqn.2026-11.io.blockyard:a/0", "IP address"),
             ("iscsi://10.0.0.1/iqn.2026-11.io.blockyard:a/16384", "16383"),
+            ("iscsi://10.0.0.1/iqn.2026-11.io.blockyard:a/+7", "16383"),
             ("iscsi://10.0.0.1/disk/0", "not an iSCSI name"),
         ] {
             let refusal = text.parse::<RemoteUrl>().expect_err(text);

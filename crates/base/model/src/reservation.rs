@@ -77,6 +77,7 @@ impl ReservationReport {
     /// registered.
     #[must_use]
     pub fn denied_access(&self, initiators: &[String]) -> Option<DeniedAccess> {
+        // Registrations without a reservation deny nothing.
         let kind = self.kind?;
         // iSCSI names are compared without regard to case (RFC 7143 §4.2.7.2).
         let is_own = |name: &String| initiators.iter().any(|own| own.eq_ignore_ascii_case(name));

@@ -1,5 +1,6 @@
 //! Sessions and connections of initiators.
 
+use crate::number::unsigned;
 use crate::{LatencyReport, Name, Refusal, Size, VolumeName, code};
 use bounded::quoted;
 use schemars::JsonSchema;
@@ -16,7 +17,7 @@ pub struct SessionNumber(pub u32);
 impl FromStr for SessionNumber {
     type Err = Refusal;
     fn from_str(text: &str) -> Result<Self, Refusal> {
-        text.parse().map(Self).map_err(|_| {
+        unsigned(text).map(Self).ok_or_else(|| {
             let message = format!("{} is not a session number", quoted(text));
             Refusal::new(code::IDENTIFIER_INVALID, message, "see blockyard session list")
         })

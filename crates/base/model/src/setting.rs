@@ -20,6 +20,7 @@ impl<const N: usize> Settings<N> {
             let message = format!("a {} has no setting \"{key}\"", self.owner);
             return Err(Refusal::new(code::SETTING_INVALID, message, hint));
         };
+        // A closure, because most values are right and then no message is built.
         Ok(move || {
             Refusal::new(code::SETTING_INVALID, format!("{key} cannot be \"{value}\""), format!("write {right}"))
         })
@@ -50,6 +51,7 @@ pub(crate) fn in_order<T: PartialOrd>(
 
 /// Parses a value or the word `off`.
 pub(crate) fn or_off<T>(text: &str, parse: impl FnOnce(&str) -> Option<T>) -> Option<Option<T>> {
+    // Two levels: the outer `None` is an invalid value, the inner one the disabled setting.
     if text == "off" { Some(None) } else { parse(text).map(Some) }
 }
 
@@ -75,6 +77,7 @@ pub(crate) fn shown<T: fmt::Display>(value: Option<T>) -> String {
 /// Parses a Boolean setting.
 pub(crate) fn yes_or_no(text: &str) -> Option<bool> {
     match text {
+        // No synonyms: what `settings` shows is all that `set` accepts, so exports compare as text.
         "yes" => Some(true),
         "no" => Some(false),
         _ => None,

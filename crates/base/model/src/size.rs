@@ -151,6 +151,7 @@ impl FromStr for Size {
 }
 
 fn unit_bytes(unit: &str) -> Option<u64> {
+    // Case has no meaning: there are no units of bits here.
     if unit.eq_ignore_ascii_case("b") {
         return Some(1);
     }
@@ -158,6 +159,7 @@ fn unit_bytes(unit: &str) -> Option<u64> {
         unit.eq_ignore_ascii_case(name) || unit.eq_ignore_ascii_case(letter.encode_utf8(&mut [0; 4]))
     });
     let decimal = DECIMAL.iter().find(|(name, _)| unit.eq_ignore_ascii_case(name));
+    // A single letter is binary, as in the output of `lsblk` and `df -h`.
     binary.map(|(_, _, bytes)| *bytes).or(decimal.map(|(_, bytes)| *bytes))
 }
 
@@ -192,6 +194,7 @@ impl Serialize for Size {
 
 impl<'de> Deserialize<'de> for Size {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // Requires a self-describing format. States and requests are JSON or TOML.
         deserializer.deserialize_any(Visitor)
     }
 }

@@ -76,6 +76,7 @@ impl Problem {
     /// healthy pool itself.
     #[must_use]
     pub fn pool_state<'a>(pool: &PoolReport, problems: impl IntoIterator<Item = &'a Self>) -> String {
+        // Subjects are text in the API, so the pool is recognized by its subject.
         let own = format!("pool {}", pool.name);
         let is_told = |problem: &&Self| {
             problem.severity == Severity::Critical || (pool.state == PoolState::Healthy && problem.subject == own)

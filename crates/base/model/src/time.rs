@@ -1,5 +1,6 @@
 //! Calendar time: conversion, parsing and display.
 
+use crate::number::unsigned;
 use crate::{ParseRefusal, Refusal, code};
 use bounded::quoted;
 use schemars::JsonSchema;
@@ -98,11 +99,7 @@ impl Timestamp {
     }
 
     fn parse(text: &str) -> Option<Self> {
-        let number = |range: std::ops::Range<usize>| -> Option<u64> {
-            let digits = text.get(range)?;
-            // `parse` would also accept a sign.
-            if digits.bytes().all(|c| c.is_ascii_digit()) { digits.parse().ok() } else { None }
-        };
+        let number = |range: std::ops::Range<usize>| unsigned::<u64>(text.get(range)?);
         let is = |at: usize, wanted: &[u8]| text.as_bytes().get(at).is_some_and(|c| wanted.contains(c));
         // Fixed width: no fractions of a second, and no offset other than `Z`.
         let shaped = text.len() == 20 && is(4, b"-") && is(7, b"-") && is(10, b"Tt ") && is(13, b":") && is(16, b":");

@@ -65,6 +65,7 @@ impl VolumeReport {
         backend: Backend,
         (state, why): (VolumeState, Option<String>),
     ) -> Self {
+        // Counters live in the open volume, so an offline one has none to report.
         let counters = VolumeCounters::default();
         let (space, policy, cache, copy, reservation, sanitize) = (None, None, None, None, None, None);
         Self {

@@ -1,5 +1,6 @@
 //! Policies of a volume: caching, QoS limits and removable media, as set with `volume set`.
 
+use crate::number::unsigned;
 use crate::setting::{Settings, as_rate, as_yes_or_no, in_order, or_off, rate, shown, yes_or_no};
 use crate::{Refusal, Size, Span};
 use schemars::JsonSchema;
@@ -129,16 +130,17 @@ impl VolumePolicy {
 }
 
 fn number(text: &str, range: std::ops::RangeInclusive<u32>) -> Option<u32> {
-    text.parse().ok().filter(|number| range.contains(number))
+    unsigned(text).filter(|number| range.contains(number))
 }
 
 fn positive(text: &str) -> Option<u64> {
-    text.parse().ok().filter(|&number| number > 0)
+    // A limit of zero would stop the volume; `off` removes the limit.
+    unsigned(text).filter(|&number| number > 0)
 }
 
 fn span(text: &str) -> Option<Span> {
     // Zero is permitted: it disables bursts.
-    text.parse().ok().filter(|span: &Span| span.seconds() <= 3_600)
+    text.parse().ok().filter(|span: &Span| span.millis() <= 3_600_000)
 }
 
 impl WritePolicy {
@@ -194,7 +196,7 @@ impl TryFrom<String> for ReadAhead {
     type Error = &'static str;
     fn try_from(text: String) -> Result<Self, Self::Error> {
         // States of earlier versions contain sizes without a unit, such as `5000`.
-        let stored = || text.parse().map_err(|_| ()).map(Size::new).and_then(Self::fixed);
+        let stored = || unsigned(&text).map(Size::new).ok_or(()).and_then(Self::fixed);
         text.parse().or_else(|()| stored()).map_err(|()| "off, adaptive, or a size from 4KiB to 64MiB")
     }
 }
@@ -275,10 +277,13 @@ mod tests {
             ("read-ahead", "1GiB"),
             ("read-ahead", "65536"),
             ("iops", "0"),
+            ("iops", "+5"),
             ("bandwidth", "0"),
             ("bandwidth", "559513/s"),
             ("burst", "2h"),
+            ("burst", "3600001ms"),
             ("priority", "0"),
+            ("priority", "+5"),
         ] {
             let refusal = policy.set(key, value).expect_err(value);
             assert!(refusal.code == code::SETTING_INVALID && refusal.hint.starts_with("write "), "{refusal}");

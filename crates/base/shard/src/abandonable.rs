@@ -54,6 +54,7 @@ impl RunClock {
     pub async fn step<W: World>(&self, world: &W) {
         let before = world.now();
         world.sleep(CLOCK_STEP).await;
+        // Measured: a busy shard wakes the sleeper later than it asked for.
         self.advance(world.now().since(before));
     }
 
@@ -81,6 +82,7 @@ impl InFlightOperations {
     /// True when the device is closed and all of its operations have landed.
     #[must_use]
     pub fn is_over(&self) -> bool {
+        // The device holds the calls, and so does each operation that was left to a task.
         self.0.strong_count() == 0
     }
 
@@ -168,6 +170,7 @@ impl<D> AbandonableDevice<D> {
                 Kind::Read | Kind::Hedged => &mut silence.read,
                 Kind::Change => &mut silence.change,
             };
+            // The oldest one counts: young operations must not hide one that hangs.
             *age = (*age).max(calls.clock.since(caller.began));
         }
         silence
@@ -258,6 +261,7 @@ impl Calls {
     }
 
     fn under_way(&self) -> usize {
+        // Operations without a caller count: the device still works on them.
         self.callers.borrow().len() - self.free.borrow().len() + self.abandoned.borrow().len()
     }
 
@@ -276,6 +280,7 @@ impl Calls {
         let caller = Some(Caller { kind, began, waker: waker.clone(), stop_error: None });
         let mut callers = self.callers.borrow_mut();
         match self.free.borrow_mut().pop() {
+            // Numbers are reused, so the table is as long as the largest number of callers so far.
             Some(number) => {
                 callers[number] = caller;
                 number
@@ -335,6 +340,7 @@ impl Calls {
         let landing = AbandonedOperation { calls: self.clone(), number };
         (self.spawn)(Box::pin(async move {
             // The result has no receiver. The future keeps the buffers until the device has completed the operation.
+            // A device remembers a flush that failed by itself, local or remote, and fails from then on.
             drop(operation.await);
             drop(landing);
         }));
@@ -383,6 +389,7 @@ impl<T> Future for Call<T> {
             }
             return Poll::Ready(result);
         }
+        // Registered only once it is pending: from here on the device works on it, and it must not be dropped.
         let number = *this.number.get_or_insert_with(|| this.calls.enter(this.kind, cx.waker()));
         match this.calls.wait_on(number, cx.waker()) {
             Some(why) => {
@@ -432,6 +439,7 @@ impl<D: BlockDevice + 'static> BlockDevice for AbandonableDevice<D> {
         if self.calls.hedge.get().is_some_and(|deadline| self.calls.without_progress() >= deadline) {
             return Err(IoError::new(IoErrorKind::TimedOut, extent));
         }
+        // A plain read below: the deadline belongs to this layer.
         self.call(Kind::Hedged, extent, |device| async move { device.read(extent).await }).await
     }
 
@@ -447,7 +455,7 @@ impl<D: BlockDevice + 'static> BlockDevice for AbandonableDevice<D> {
     }
 
     async fn flush(&self, after: Written) -> Result<Stable, IoError> {
-        // An empty extent overlaps nothing: a flush waits for no abandoned write.
+        // An empty extent overlaps nothing: a flush waits for no abandoned write, as none of them was acknowledged.
         self.call(Kind::Change, Extent::default(), |device| async move { device.flush(after).await }).await
     }
 

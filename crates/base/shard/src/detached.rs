@@ -23,6 +23,8 @@ pub struct Detached {
     /// Number of unfinished items, also while `work` is taken out to be polled.
     count: Cell<usize>,
     polling: Cell<bool>,
+    /// True when the turn that is running is to drop the work that it has taken out.
+    abandoned: Cell<bool>,
     next_id: Cell<u64>,
     hub: Arc<Hub>,
     /// Waker of the hub; work is polled with it.
@@ -56,6 +58,7 @@ impl Wake for Hub {
 
 impl Hub {
     fn waiting(&self) -> MutexGuard<'_, BTreeMap<u64, Waiter>> {
+        // Each change of the map is one call, so a panic elsewhere leaves it valid.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -85,14 +88,15 @@ impl Default for Detached {
     fn default() -> Self {
         let hub = Arc::<Hub>::default();
         let waker = Waker::from(hub.clone());
-        let (work, count, polling, next_id) = Default::default();
-        Self { work, count, polling, next_id, hub, waker }
+        let (work, count, polling, abandoned, next_id) = Default::default();
+        Self { work, count, polling, abandoned, next_id, hub, waker }
     }
 }
 
 impl Detached {
     /// Runs `work` to its end. Polls it once immediately, and then whenever a command waits.
     pub fn start(&self, work: impl Future<Output = ()> + 'static) {
+        // Counted first: the work may end during its first poll.
         self.count.set(self.count.get() + 1);
         // In the list even while a turn is running: its loop takes new work before it ends.
         self.work.borrow_mut().push(Box::pin(work));
@@ -126,9 +130,20 @@ impl Detached {
 
     /// Drops all work, when its owner is dropped.
     pub fn abandon(&self) {
-        // Dropped outside of the borrow: destructors may start more work.
+        // When the work itself calls this, the turn has taken work out of the list, and would put it back at its end.
+        self.abandoned.set(self.polling.get());
         let work = std::mem::take(&mut *self.work.borrow_mut());
-        drop(work);
+        self.drop_work(work);
+    }
+
+    /// Drops `work`, and the work that its destructors start: a dropped [`Finish`] moves its work here.
+    fn drop_work(&self, mut work: Vec<Work>) {
+        while !work.is_empty() {
+            self.count.set(self.count.get() - work.len());
+            // Dropped outside of the borrow: destructors may start more work.
+            drop(work);
+            work = std::mem::take(&mut *self.work.borrow_mut());
+        }
     }
 
     fn register<'a>(&'a self, waiting: &mut Option<Waiting<'a>>, cx: &Context<'_>) {
@@ -152,6 +167,7 @@ impl Detached {
         if self.polling.replace(true) {
             return;
         }
+        // One waker for all items: it wakes the commands that drive them, whichever those are by then.
         let mut cx = Context::from_waker(&self.waker);
         let (mut pending, mut ended) = (Vec::new(), false);
         loop {
@@ -161,6 +177,11 @@ impl Detached {
                 break;
             }
             for mut work in fresh {
+                // Its owner is gone, and the rest of the turn is dropped below without another poll.
+                if self.abandoned.get() {
+                    pending.push(work);
+                    continue;
+                }
                 match work.as_mut().poll(&mut cx) {
                     Poll::Pending => pending.push(work),
                     Poll::Ready(()) => {
@@ -169,6 +190,10 @@ impl Detached {
                     }
                 }
             }
+        }
+        // The part of `abandon` that only this turn can do, because the work is in its hands.
+        if self.abandoned.take() {
+            self.drop_work(std::mem::take(&mut pending));
         }
         // Only after the loop: pending work that went back earlier would be polled again without end.
         self.work.borrow_mut().extend(pending);
@@ -376,6 +401,37 @@ mod tests {
         });
         assert_eq!(Rc::strong_count(&held), 2);
         detached.abandon();
-        assert_eq!(Rc::strong_count(&held), 1);
+        assert_eq!((Rc::strong_count(&held), detached.count.get()), (1, 0));
+    }
+
+    /// Work that holds `held` and never ends.
+    async fn hold(held: Rc<()>) {
+        std::future::pending::<()>().await;
+        drop(held);
+    }
+
+    #[test]
+    fn work_that_abandons_itself_and_the_rest_is_dropped_with_its_turn() {
+        let detached = Rc::new(Detached::default());
+        let held = Rc::new(());
+        detached.start(hold(held.clone()));
+        let (own, held_too) = (detached.clone(), held.clone());
+        detached.start(async move {
+            own.abandon();
+            hold(held_too).await;
+        });
+        assert_eq!((Rc::strong_count(&held), detached.count.get()), (1, 0));
+        detached.start(async {});
+        assert_eq!(detached.count.get(), 0, "work that comes later runs as before");
+    }
+
+    #[test]
+    fn work_that_abandoned_work_starts_as_it_is_dropped_is_dropped() {
+        let detached = Rc::new(Detached::default());
+        let held = Rc::new(());
+        let (own, inner) = (detached.clone(), hold(held.clone()));
+        detached.start(async move { own.finish(inner).await });
+        detached.abandon();
+        assert_eq!((Rc::strong_count(&held), detached.count.get()), (1, 0));
     }
 }

@@ -81,6 +81,7 @@ impl Executor {
         let future: Pin<Box<dyn Future<Output = ()>>> = Box::pin(future);
         let waker = {
             let mut tasks = self.0.tasks.borrow_mut();
+            // Slots are reused, so the table is as long as the largest number of tasks so far.
             let place = tasks.free.pop().unwrap_or_else(|| {
                 tasks.places.push(None);
                 tasks.places.len() - 1
@@ -139,6 +140,7 @@ impl Executor {
         // The length is taken once: a task that wakes itself cannot keep the reactor from timers and I/O.
         let turn = self.woken().len();
         for _ in 0..turn {
+            // Fewer than counted where a task of this turn has called `clear`.
             let Some(place) = self.woken().pop_front() else { return };
             self.run(place);
         }
@@ -173,10 +175,12 @@ impl Executor {
 
     /// Announces that the reactor is awake again.
     pub fn announce_awake(&self) {
+        // A wake that has seen the announcement may still unpark: that ends one later sleep early, and loses nothing.
         self.0.ready.sleeping.store(false, Ordering::SeqCst);
     }
 
     fn woken(&self) -> std::sync::MutexGuard<'_, VecDeque<usize>> {
+        // Each change of the queue is one call, so a panic elsewhere leaves it valid.
         self.0.ready.woken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

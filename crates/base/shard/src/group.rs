@@ -98,6 +98,7 @@ impl<D: BlockDevice> BlockDevice for GroupCommit<D> {
                 Role::Done(result) => return result.map(|()| Stable::attest()),
                 Role::Lead => {
                     // `Leading` clears `running` on drop, so a leader that is cancelled does not block the others.
+                    // Still the number of this flush, because no other caller leads while `running` is set.
                     let begun = self.state.borrow().begun;
                     let leading = Leading(&self.state, &self.ended);
                     match self.device.flush(after).await {

@@ -44,6 +44,7 @@ impl<T> Sender<T> {
                 return Err(letter);
             }
             queue.messages.push_back(letter);
+            // Taken, not cloned: the receiver registers again when the queue is empty, so one wake serves all messages.
             queue.waker.take()
         };
         if let Some(waker) = waker {
@@ -100,6 +101,7 @@ impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
         let letters = {
             let mut queue = lock(&self.0);
+            // Closed under the same lock: no message can be queued behind those that are dropped here.
             queue.open = false;
             // Messages are dropped outside of the lock: they may hold senders of this mailbox.
             std::mem::take(&mut queue.messages)

@@ -52,6 +52,7 @@ impl RangeLocks {
     /// Waits until every earlier request that overlaps `range` has ended, as a barrier. Blocks no other request.
     #[must_use]
     pub fn barrier(&self, range: Range<u64>) -> Acquire {
+        // Exclusive, so that it waits for shared requests, too.
         self.acquire(range, true, true)
     }
 
@@ -126,6 +127,7 @@ impl Future for Acquire {
         }
         if table.is_blocked(id) {
             let own = table.requests.iter_mut().find(|request| request.id == id);
+            // Stored at each poll: `release` takes the waker out when it wakes a request that may still be blocked.
             own.expect("the request was pushed above").waker = Some(cx.waker().clone());
             return Poll::Pending;
         }

@@ -111,6 +111,7 @@ impl<E: Copy + 'static> SingleFlight<E> {
                 // Stands for the run while that is out of its place: `join_or_start` counts it as in progress.
                 state.polled = true;
                 match (state.running.take(), start) {
+                    // Also a run that another caller started: the caller that is polled drives it.
                     (Some(running), _) => running,
                     (None, Some(start)) => {
                         state.begun += 1;

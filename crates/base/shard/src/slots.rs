@@ -43,10 +43,12 @@ impl Wake for Flag {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
+        // A slot is listed at most once, so the list is bounded by the number of slots.
         if !self.queued.swap(true, Ordering::AcqRel) {
             let task = {
                 let mut state = self.woken.0.lock().unwrap_or_else(PoisonError::into_inner);
                 state.places.push(self.place);
+                // Taken: the task registers again only after it has looked at every woken slot.
                 state.task.take()
             };
             // Outside of the lock, which the woken task takes.
@@ -116,6 +118,7 @@ impl<F: Future> Slots<F> {
     fn grow(&mut self) -> usize {
         let place = self.places.len();
         let flag = Arc::new(Flag { place, queued: AtomicBool::new(false), woken: self.woken.clone() });
+        // One waker for all futures that the slot will hold: starting a future allocates nothing.
         let waker = Waker::from(flag.clone());
         self.places.push(Slot { future: Box::pin(None), flag, waker });
         place

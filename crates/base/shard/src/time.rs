@@ -116,6 +116,7 @@ impl Future for Sleep {
             queue.next_id
         });
         // The number distinguishes timers of the same time.
+        // Under the same key at each poll: a timer has one entry, with the waker of the last poll.
         queue.waiting.insert((self.at, id), cx.waker().clone());
         Poll::Pending
     }
@@ -123,6 +124,7 @@ impl Future for Sleep {
 
 impl Drop for Sleep {
     fn drop(&mut self) {
+        // Its entry would end a sleep of the reactor for no task.
         if let Some(id) = self.id {
             self.timers.0.borrow_mut().waiting.remove(&(self.at, id));
         }

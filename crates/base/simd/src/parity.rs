@@ -46,6 +46,7 @@ pub fn recover(
         assert_eq!(parity.len(), out.len(), "parity covers the rows that are recovered");
     }
     assert!(columns.get(column).is_some_and(Option::is_none), "only a lost column is recovered");
+    // Missing beside the wanted column. P and Q are two equations, so there can be one of these at most.
     let mut others = (0..columns.len()).filter(|&other| other != column && columns[other].is_none());
     match (others.next(), others.next(), p, q) {
         // P is preferred where both are left: it needs only XOR.

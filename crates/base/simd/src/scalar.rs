@@ -52,6 +52,7 @@ pub(crate) fn xor_from(sources: &[&[u8]], from: usize, out: &mut [u8]) {
 pub(crate) fn pq(columns: &Columns<'_>, from: usize, p: &mut [u8], q: &mut [u8]) {
     let words = p.len() / WORD * WORD;
     for at in (0..words).step_by(WORD) {
+        // P and Q in one pass, because the columns may exceed the CPU caches.
         let (mut sum, mut syndrome) = (0, 0);
         // Horner's rule from the last column: Q = d₀ + 2·(d₁ + 2·(d₂ + …)).
         for column in columns.iter().rev() {

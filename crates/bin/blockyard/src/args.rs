@@ -345,6 +345,7 @@ rewritten with its own data. Exit code 1 if a requirement is missing or could no
 
 /// Parses `KEY=VALUE` into a setting and its value; the key must not be empty.
 fn setting(text: &str) -> Result<(String, String), Refusal> {
+    // At the first `=`, because a value may contain one.
     let pair = text.split_once('=').filter(|(key, _)| !key.is_empty());
     pair.map(|(key, value)| (key.to_owned(), value.to_owned())).ok_or_else(|| {
         let hint = "write KEY=VALUE, for example rebuild=fast";

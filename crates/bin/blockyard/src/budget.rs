@@ -53,6 +53,7 @@ impl MemoryBudget {
         let buffer_bytes = match buffers {
             // The minimum applies even on a tiny machine: without it the data plane cannot start.
             Some(chosen) => fit("buffers", chosen, (limit / 2).max(buffers_min)),
+            // Not reported as reduced: it is the default, which nobody chose.
             None => BUFFERS.bytes().min(limit / 4).max(buffers_min),
         };
         let cache_bytes = match cache {
@@ -70,6 +71,7 @@ impl MemoryBudget {
 pub(crate) fn notice(control: &Control, reduced: &[Reduced], (limited_by, limit): (&str, u64)) {
     if let Some(problem) = problem(reduced, limited_by, Size::new(limit)) {
         let node = Subject::new(SubjectKind::Node, &control.core.settings().node);
+        // Part of the status and not only of the log, so that it is seen until the settings are corrected.
         control.notices.add(event::MEMORY_REDUCED, node, problem);
     }
 }

@@ -51,6 +51,7 @@ impl RawAnswer {
 impl Client {
     /// Creates a client for the daemon of the command line, of the environment, or at the default socket.
     pub(crate) fn new(global: &Global) -> Result<Self, Failure> {
+        // One thread suffices: a command sends one request after the other.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
             let message = format!("cannot create an event queue: {error}");
             Refusal::new(code::IO_FAILED, message, "close other programs and try again")
@@ -82,6 +83,7 @@ impl Client {
         pairs: &[(&str, String)],
     ) -> Result<Answer, Failure> {
         let ListOptions { search, limit } = options;
+        // The search is the only free text in a query.
         let search = search.as_ref().map(|text| ("search", escaped(text)));
         let limit = limit.map(|limit| ("limit", limit.to_string()));
         let pairs: Vec<_> = pairs.iter().cloned().chain(search).chain(limit).collect();
@@ -129,6 +131,7 @@ impl Client {
         self.runtime.block_on(async {
             let mut response = self.ask(Method::GET, path, None, None).await?;
             if !response.status().is_success() {
+                // An error is JSON also where the answer is not, and it is short.
                 let body = response.into_body().collect().await.map_err(|error| gone(&error))?.to_bytes();
                 return Err(refused(&body));
             }
@@ -171,6 +174,7 @@ impl Client {
         body: Option<Vec<u8>>,
         tag: Option<&str>,
     ) -> Result<Response<Incoming>, Failure> {
+        // Standard error, so that the output of the command can still be piped.
         if self.prints_requests {
             eprintln!("> {method} {path}");
         }
@@ -181,6 +185,7 @@ impl Client {
             .uri(format!("/api/v1{path}"))
             // HTTP/1.1 requires a Host header; over the socket its value does not matter.
             .header("host", "blockyard")
+            // The API refuses other media types (BY-1012).
             .header("content-type", "application/json")
             .body(Full::new(Bytes::from(body.unwrap_or_default())))
             .expect("paths are made of names, which need no escape");
@@ -198,6 +203,7 @@ impl Answer {
 
     /// Describes how many rows the limit omitted, and how to see them; none if the list is complete.
     pub(crate) fn left_out(&self) -> Option<String> {
+        // Only lists have a total.
         let total = self.whole.get("total")?.as_u64()?;
         let left = total.saturating_sub(self.whole.get(self.key)?.as_array()?.len() as u64);
         let noun = self.key.replace('_', " ");

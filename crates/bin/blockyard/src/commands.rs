@@ -99,6 +99,7 @@ pub(crate) fn run(command: Command, global: &Global) -> Result<(), Failure> {
 
 /// Prints a completion script to stdout.
 pub(crate) fn completion(shell: clap_complete::Shell) -> Result<(), Failure> {
+    // Buffered, because `clap_complete` panics if the writer fails, as a closed pipe does.
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "blockyard", &mut script);
     crate::output::put(&String::from_utf8_lossy(&script))

@@ -75,6 +75,7 @@ impl PrivilegedConnection {
 
 /// Forbids core dumps and access by other processes of the same user: the memory holds secrets and hosts' data.
 pub(crate) fn forbid_dumps() -> std::io::Result<()> {
+    // The limit alone does not suffice: the kernel ignores it if `core_pattern` is a pipe (core(5)).
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     Ok(setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?)
 }

@@ -50,6 +50,7 @@ pub(crate) fn run(options: &ConformOptions, global: &Global) -> Result<(), Failu
         let rule = why.map_or(check.rule.to_owned(), |why| format!("{}: {why}", check.rule));
         let row = [result, check.name, check.section].map(str::to_owned).into_iter().chain([rule]).collect();
         match out.is_json() {
+            // JSON is one object, so it is printed at the end.
             true => report.push(json!({
                 "check": check.name, "section": check.section, "rule": check.rule,
                 "result": result.to_lowercase(), "reason": why,

@@ -131,6 +131,7 @@ impl View {
 impl Target {
     /// Returns the portal for discovery.
     fn portal(&self) -> Portal {
+        // One portal suffices for discovery: SendTargets returns the others.
         self.portals.first().cloned().unwrap_or_else(Portal::anywhere)
     }
 }

@@ -43,6 +43,7 @@ pub(crate) fn start(
         io: interface(config.io),
         busy_poll,
         media: config.media.clone(),
+        // The helper opens disks and sockets of a confined daemon, so its rings can be limited to data.
         restricted: privileges.is_some(),
         privileges,
         ..Options::default()

@@ -59,6 +59,7 @@ impl From<anyhow::Error> for Failure {
 impl Failure {
     /// Prints the sentence to stderr, and returns the exit code.
     pub(crate) fn report(self) -> ExitCode {
+        // The sentence names the first sessions only, and an operator has to know all of them.
         if let Self::Refused(refusal) = &self
             && refusal.sessions.len() > SESSIONS_NAMED
         {
@@ -66,6 +67,7 @@ impl Failure {
         }
         let (sentence, exit) = match self {
             Self::Refused(refusal) => (format!("{refusal} ({})", refusal.code), code_of(refusal.kind())),
+            // The alternate form has the chain of causes in one line.
             Self::Failed(error) => (format!("{error:#}"), 1),
             Self::Usage(sentence) => (sentence, 2),
             Self::NoDaemon(refusal) => (format!("{refusal} ({})", refusal.code), 6),

@@ -58,6 +58,7 @@ where
     let text = tracing_subscriber::fmt::layer().with_writer(writer);
     match form {
         LogForm::Text => text.with_ansi(colours).boxed(),
+        // Fields at the top level, where log collectors look for them.
         LogForm::Json => text.json().flatten_event(true).boxed(),
     }
 }
@@ -123,6 +124,7 @@ fn message_of(event: &Event<'_>) -> String {
     impl Visit for Message {
         fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
             if field.name() == "message" {
+                // Writing to a string does not fail.
                 let _ = write!(self.0, "{value:?}");
             }
         }

@@ -53,6 +53,7 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> Result<(), Failure> {
     match cli.command {
+        // These work without a daemon, so no client is created for them.
         Command::Serve(options) => serve::serve(&options, cli.global.socket),
         Command::Completion { shell } => commands::completion(shell),
         Command::Manual { folder } => manual::write(&folder),

@@ -62,6 +62,7 @@ fn page(command: &Command, parent: Option<&str>) -> Result<Vec<u8>> {
         }
         rest.control("SH", [title]);
         if !fill {
+            // Examples keep their lines: `nf` ends the filling of lines and `fi` starts it again (man(7)).
             rest.control("nf", []);
         }
         for line in text {

@@ -9,6 +9,7 @@ use strsim::osa_distance;
 /// letters.
 pub(crate) fn nearest<'a>(word: &str, words: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let typos_max = (word.chars().count() / 3).max(1);
+    // Optimal string alignment counts two exchanged letters as one typo.
     let mut found: Vec<(usize, &str)> = words.map(|known| (osa_distance(word, known), known)).collect();
     let least = found.iter().map(|(typos, _)| *typos).min().unwrap_or(usize::MAX);
     found.retain(|(typos, _)| *typos == least && least <= typos_max);

@@ -86,6 +86,7 @@ impl Output {
 
     fn aligned(self, rows: &Rows) -> String {
         let mut table = Table::new();
+        // Rows are never wrapped, so that each object stays on one line for `grep`.
         table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
         if self.headers {
             table.set_header(rows.header.iter().copied());

@@ -33,6 +33,7 @@ pub(crate) fn run(options: &RecoverOptions, global: &Global) -> Result<(), Failu
             }
         }
     }
+    // The time comes first, because versions of different nodes cannot be compared.
     listed.sort_by_key(|listed| std::cmp::Reverse((listed.copy.time, listed.copy.version)));
     let out = Output::new(global);
     match options.take {
@@ -70,6 +71,7 @@ fn chosen(listed: &[Listed], version: u64) -> Result<&Copy, Refusal> {
 
 fn text(listed: &[Listed], present: Option<&Copy>) -> String {
     let Some(first) = listed.first() else { return "no disk has a copy of the state".to_owned() };
+    // Without a state in the folder the newest copy is the reference.
     let compared = present.unwrap_or(&first.copy);
     let line = |Listed { copy, disks }: &Listed| {
         let disks: Vec<String> = disks.iter().map(|disk| disk.display().to_string()).collect();

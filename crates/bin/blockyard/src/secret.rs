@@ -20,6 +20,7 @@ pub(crate) fn read(file: Option<&Path>, variable: &str, encoded: bool) -> Result
         // No variable has an empty name: callers without a variable pass that.
         return std::env::var_os(variable).map(|secret| plain(secret.as_bytes())).transpose();
     };
+    // The allocator of this program wipes these bytes when they are freed.
     let mut bytes = bounded::source_or_stdin(path, FILE_BYTES_MAX).map_err(|error| {
         let message = format!("the secret file {} cannot be read: {error}", path.display());
         Refusal::new(

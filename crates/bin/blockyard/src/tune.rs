@@ -136,6 +136,7 @@ impl Advice {
 
     /// Marks the change as not possible.
     fn impossible(self, note: impl Into<String>) -> Self {
+        // A setting that is right needs no reason why it could not be changed.
         if self.verdict == Verdict::Ok {
             return self;
         }
@@ -170,6 +171,7 @@ pub(crate) fn look(root: &Root, array: &Array) -> Vec<Advice> {
 
 /// Counts the disks that are files: their file system is not the array's to tune.
 pub(crate) fn files(root: &Root, disks: &[PathBuf]) -> usize {
+    // A missing disk and a remote one are no files of this machine.
     disks.iter().filter(|disk| root.path(disk).exists() && disks::device(root, disk).is_none()).count()
 }
 

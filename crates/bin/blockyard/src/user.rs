@@ -66,6 +66,7 @@ pub(crate) fn prepare(user: &User, state: &Path, key: Option<&Path>, socket: &Pa
     if geteuid().as_raw() == user.uid {
         return Ok(());
     }
+    // Here, because the user of the daemon may not be allowed to create a folder below `/var/lib`.
     fs::DirBuilder::new().recursive(true).mode(0o700).create(state)?;
     let mut folders = vec![state.to_path_buf()];
     while let Some(folder) = folders.pop() {

@@ -84,6 +84,7 @@ pub fn damage(seed: u64) -> (Option<Corruption>, RoundResult) {
     let noted: Rc<RefCell<(Option<Corruption>, RoundResult)>> = Rc::new(RefCell::new((None, RoundResult::Nothing)));
     let note = noted.clone();
     let outcome = run::caught(seed, None, async move |stage| play(stage, &note).await);
+    // Kept outside of the world of the run, so that a round that panics is reported as well.
     let (what, found) = noted.borrow().clone();
     let found = outcome.wrong.map_or(found, RoundResult::Wrong);
     let known = what.as_ref().and_then(known::reason);
@@ -133,6 +134,7 @@ async fn play(stage: &Stage, noted: &RefCell<(Option<Corruption>, RoundResult)>)
     }
     let log_disks = handles.len() - members;
     let strike = |plan: &Plan| {
+        // The disks of the log device follow the members. They mirror each other, whatever the level of the pool is.
         let bears = if plan.disk < members { pool.tolerated() } else { log_disks - 1 };
         // Without redundancy the damaged block is the only copy, as if every copy were damaged.
         let is_only = bears == 0 && plan.structure.copies() == Copies::AsData;
@@ -141,6 +143,7 @@ async fn play(stage: &Stage, noted: &RefCell<(Option<Corruption>, RoundResult)>)
     let damage = Corruption { level: pool.plan.level, blocks: plans.iter().map(strike).collect(), clean };
     // Recorded before the pool is opened, so that a panic there is reported with its corruption.
     noted.borrow_mut().0 = Some(damage);
+    // The data plane is down here, so none of its caches hides the damage.
     images.restore(&handles);
     let found = judge(stage, &pool, &volumes).await?;
     let borne = is_tolerated(&pool, (members, log_disks), &plans);
@@ -176,6 +179,7 @@ fn is_tolerated(pool: &Pool, (members, log_disks): (usize, usize), plans: &[Plan
 async fn work(stage: &Stage, volumes: &[PresentedVolume], commands: u64) -> CheckResult<()> {
     let units: Vec<_> = volumes.iter().map(|volume| volume.unit.clone()).collect();
     let traffic = stage.start_hosts(1, commands, &units, &stage.habits());
+    // All commands end, so that each block has one value and the corruption alone explains another one.
     stage.until_over(&traffic, std::time::Duration::from_millis(100)).await;
     stage.until_quiet(&traffic).await
 }

@@ -79,6 +79,7 @@ impl<'a> Families<'a> {
         stage.restart(self.pool, &self.presented()).await?;
         stage.idle_disks().await?;
         self.pool.expect_healthy(stage, "after everything was recovered").await?;
+        // Without them, recovered data must come from the redundancy that the recovery restored.
         self.pool.pull_all_that_may_be(stage).await?;
         self.look_at_snapshots().await?;
         self.check_all_blocks().await
@@ -131,6 +132,7 @@ impl<'a> Families<'a> {
     pub(crate) async fn make_volume(&mut self, block_bytes: u32) -> CheckResult<()> {
         let bytes = self.stage.chance.within(1..=8) << 20;
         let mut spec = self.new_spec(bytes, block_bytes);
+        // Only these have a map, which snapshots and clones need.
         let provision = self.stage.chance.pick(&[Provision::Thick, Provision::Thin]);
         if let Backend::Pool { provision: of_backend, zero_detection, .. } = &mut spec.backend {
             *of_backend = provision;
@@ -152,6 +154,7 @@ impl<'a> Families<'a> {
 
     /// Returns the specification of a volume to be created.
     pub(crate) fn new_spec(&mut self, bytes: u64, block_bytes: u32) -> VolumeSpec {
+        // No number is used twice: it also distinguishes the values that hosts write to the volume.
         let number = self.next_number;
         self.next_number += 1;
         self.stage.volume_spec(Some(&self.pool.name), number, bytes, block_bytes)
@@ -218,6 +221,7 @@ impl<'a> Families<'a> {
                 let mut all = self.presented();
                 all.push(gone.clone());
                 self.stage.crash_or_kill(&all);
+                // The volume is still there, so the deletion did not take effect, and no content is lost.
                 if self.recover(Some(gone.id)).await? {
                     self.volumes.push((gone, provision));
                     self.show().await?;

@@ -74,6 +74,7 @@ fn main() -> ExitCode {
         for _ in 0..jobs {
             scope.spawn(|| {
                 loop {
+                    // A common counter instead of equal shares, because the duration of seeds differs much.
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     if number >= total {
                         return;
@@ -112,6 +113,7 @@ fn campaign(first: u64, seeds: u64, jobs: usize) -> ExitCode {
                         say(&format!("{again}    # {what}: {why}"));
                         wrong.fetch_add(1, Ordering::Relaxed);
                     }
+                    // Rounds in which nothing could be corrupted are not counted.
                     if let Some(damage) = damage {
                         rounds.lock().unwrap_or_else(PoisonError::into_inner).push((damage, found));
                     }
@@ -130,6 +132,7 @@ fn campaign(first: u64, seeds: u64, jobs: usize) -> ExitCode {
 fn play(profile: Profile, seed: u64, bug: Option<InjectedBug>, alone: bool) -> bool {
     let planted = bug.map_or_else(|| format!("--profile {profile}"), |bug| format!("--plant {bug}"));
     let again = format!("cargo run --release -p simulate -- {planted} --seed {seed}");
+    // Set before the run: the panic hook prints it.
     RUNNING.set(again.clone());
     let outcome = run(profile, seed, bug);
     if let Some(why) = &outcome.wrong {

@@ -82,6 +82,7 @@ impl Oracle {
     /// Grows the volume by blocks of zeros.
     pub(crate) fn grow(&mut self, blocks: u64) {
         assert!(blocks >= self.blocks, "volumes do not shrink");
+        // The new blocks get no records, because a block without one holds zeros.
         self.blocks = blocks;
     }
 
@@ -174,6 +175,7 @@ impl Oracle {
     ///
     /// *Errors*: a block cannot have held that value.
     pub(crate) fn end_compare_good(&mut self, op: OpId, compared: Value) -> Result<(), String> {
+        // The clock does not advance here: the end of the command is recorded below.
         let now = self.clock.get();
         // Judged before the end is recorded, since the own write would make the compared value obsolete.
         if let Some(Op { begun, writes: Some((_, extents)) }) = self.open.get(&op) {

@@ -68,6 +68,7 @@ pub(crate) fn fill(value: Value, lba: u64, block: &mut [u8]) {
         block.fill(0);
         return;
     }
+    // Blocks have 512 or 4,096 bytes, so they consist of whole atoms.
     for (index, atom) in (0..).zip(block.chunks_exact_mut(ATOM_BYTES)) {
         for (bytes, word) in atom.chunks_exact_mut(WORD_BYTES).zip(words(value, lba, index)) {
             bytes.copy_from_slice(&word.to_le_bytes());
@@ -82,6 +83,7 @@ pub(crate) fn read(block: &[u8], lba: u64) -> Content {
     match atoms.first() {
         Some(&Some(first)) if atoms.iter().all(|atom| *atom == Some(first)) => Content::Pure(first),
         // The digest gives equal bytes the same value, so that a later read can be compared.
+        // Shifted, because the top bit is the mark.
         _ => Content::Mixed(Value(Value::MIXED | digest(block) >> 1), atoms),
     }
 }
@@ -103,6 +105,7 @@ fn words(value: Value, lba: u64, index: u64) -> impl Iterator<Item = u64> {
     // The index is mixed in last, so that the atoms of a block differ in every word.
     let start = mix(mix(value.0) ^ place) ^ index;
     let rest = (0..).map(move |n: u64| mix(start.wrapping_add(n)));
+    // The three numbers come first and unmixed, so that a reader learns from them which words must follow.
     [value.0, place, index].into_iter().chain(rest).take(ATOM_BYTES / WORD_BYTES)
 }
 

@@ -197,6 +197,7 @@ impl BugState {
     pub(crate) fn new(bug: Option<InjectedBug>, world: &Sim) -> Rc<Self> {
         Rc::new(Self {
             bug,
+            // The generator of the world, so that a run with a bug is repeatable, too.
             chance: SeededRandom::of(world),
             hits: Cell::default(),
             life: Cell::default(),
@@ -264,6 +265,7 @@ impl BugState {
 
     /// True when the bug is `bug` and takes effect now, which it does with probability 1/`often`.
     fn triggers(&self, bug: InjectedBug, often: u64) -> bool {
+        // The comparison comes first: a run without this bug draws nothing here, and plays like the unchanged product.
         let strikes = self.bug == Some(bug) && self.chance.below(often) == 0;
         self.hits.set(self.hits.get() + u64::from(strikes));
         strikes

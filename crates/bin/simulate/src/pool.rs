@@ -60,6 +60,7 @@ impl PoolPlan {
             Level::Raid10 => 4,
         };
         let chunk = Size::new(chance.pick(&[4 << 10, 16 << 10, 64 << 10]));
+        // Always with a bug in the disks: without a volatile cache a flush that is left out has no effect.
         let volatile_cache = chance.percent(75) || stage.plant.alters_disks();
         // Checksums would detect and repair the effect of a bug that is planted below the array.
         let integrity = chance.percent(75) && !stage.plant.alters_disks();
@@ -76,6 +77,7 @@ impl PoolPlan {
     pub(crate) async fn prepare(self, stage: &Stage) -> CheckResult<Pool> {
         let name: Name = "tank".parse().expect("this is a name");
         let id = PoolId::from_random(stage.chance.identity());
+        // Unequal sizes: the group uses as much of each disk as the smallest one has.
         let sizes: Vec<u64> = (0..self.members).map(|_| stage.chance.within(self.sizes_mib())).collect();
         let member_mib = Cell::new(sizes.iter().copied().min().map_or(0, used_mib));
         stage.plant.record_size(member_mib.get());
@@ -103,6 +105,7 @@ fn used_mib(smallest: u64) -> u64 {
 impl Pool {
     /// Returns the order that creates the pool on all known disks.
     pub(crate) fn creation(&self) -> Order {
+        // Disks that were added later, for example those of the log device, are no members.
         let disks = self.disks.borrow().keys().take(self.plan.members).cloned().collect();
         let groups = vec![GroupSpec {
             level: self.plan.level,
@@ -132,6 +135,7 @@ impl Pool {
         }
         // Within the sizes of the pool, so that the largest may exceed what the group uses.
         let replacement = self.add_disk(stage, stage.chance.within(member_mib..=*self.plan.sizes_mib().end())).await?;
+        // Before the order, because the rebuild starts with it.
         stage.plant.record_replacement(&self.disks.borrow()[&replacement]);
         stage.order(order(&replacement)).await?;
         Ok(replacement)
@@ -164,6 +168,7 @@ impl Pool {
     /// Replaces a failed or missing member by a new disk.
     pub(crate) async fn replace_member(&self, stage: &Stage, lost: &MemberReport) -> CheckResult<()> {
         let replacement = self.add_replacement(stage).await?;
+        // A missing member has no disk, and the order identifies it by `member`. The name is only a placeholder.
         let failed = lost.disk.clone().unwrap_or_else(|| self.new_name());
         stage.order(Order::ReplaceDisk { failed, member: Some(lost.id), replacement, force: false }).await.map(drop)
     }

@@ -88,6 +88,7 @@ impl Stage {
     pub(crate) async fn power_on(&self, pool: &Pool) {
         // Time passes without power, so that every timeout of hosts can expire.
         self.world.sleep(self.chance.moment(Duration::from_secs(10))).await;
+        // The pool recognizes its disks by their labels, so their paths may change while there is no power.
         pool.shuffle_places(self);
         self.array.boot();
         self.start_daemon();

@@ -95,6 +95,7 @@ impl Stage {
     /// Creates two machines on a network without faults, and a data plane without volumes.
     pub(crate) fn new(world: &Sim, judge: &ViolationLog, plant: &Rc<BugState>) -> Self {
         let chance = SeededRandom::of(world);
+        // Two addresses with a portal each, so that the network can cut one path and leave the other.
         let addresses: [IpAddr; 2] = [[10, 0, 0, 2].into(), [10, 0, 1, 2].into()];
         let array = world.add_node(addresses[0]);
         array.add_address(addresses[1]);
@@ -141,6 +142,7 @@ impl Stage {
     /// Sends an order and returns the answer; a late answer fails the run.
     pub(crate) async fn ask(&self, order: Order) -> Result<Report, Refusal> {
         tracing::info!(at = self.world.now().0, "order {order:?}");
+        // Not borrowed across the order: a restart replaces the data plane while the order waits.
         let daemon = self.daemon.borrow().clone();
         let Some(most) = self.orders_within.get() else { return daemon.order(order).await };
         let asked = format!("{order:?}");
@@ -299,6 +301,7 @@ impl Stage {
         let chance = &self.chance;
         let per_million = |most| u32::try_from(chance.below(most)).expect("at most a million");
         NetworkFaults {
+            // The lower bound is added to the upper one, so that the range is never empty.
             delay: Duration::from_micros(5)..=chance.moment(Duration::from_millis(50)) + Duration::from_micros(5),
             buffer_bytes: chance.pick(&[512, 4 << 10, 16 << 10, 64 << 10, 256 << 10]),
             split_per_million: per_million(950_000),
@@ -365,6 +368,7 @@ impl Stage {
         let bytes = |all: &[u32]| chance.pick(all);
         // Digests would reveal the altered PDUs of a wire bug before the oracle can.
         let digests: &[DigestOffer] = if self.plant.alters_wire() { &[DigestOffer::Never] } else { &DIGESTS };
+        // 512 is the smallest value of these keys (RFC 7143 §13.12 to §13.14), and 1,000 is no multiple of a block.
         let burst_bytes_max = bytes(&[512, 4096, 16 << 10, 64 << 10, 256 << 10, 1 << 20]);
         Offer {
             header_digest: chance.pick(digests),

@@ -81,6 +81,7 @@ impl Stage {
         let blocks = spec.size.bytes() / u64::from(spec.block_bytes);
         let oracle = Oracle::new(&spec.name.to_string(), spec.block_bytes as usize, blocks, &self.clock);
         let mut unit = Unit::new(number, spec.block_bytes, oracle, self.hot(blocks));
+        // Volumes in memory support UNMAP, too.
         unit.thin = matches!(spec.backend, Backend::Ram | Backend::Pool { provision: Provision::Thin, .. });
         PresentedVolume { name: spec.name.clone(), id: spec.id, unit }
     }
@@ -115,6 +116,7 @@ impl Stage {
                 // If the session is lost, the check starts again with a new one.
                 whole = whole && self.look_at(&host, &session, unit).await?;
             }
+            // A violation of the protocol fails the run, even if all data is right.
             if let Some(why) = session.wrong() {
                 return Err(why);
             }
@@ -141,6 +143,7 @@ impl Stage {
         wanted.sort_unstable();
         wanted.dedup();
         for range in runs(&wanted) {
+            // Begun before the command is sent, since hosts may write meanwhile.
             let op = unit.oracle.borrow_mut().begin();
             let read = ask(host, session, || command::read(unit.lun, &range, unit.block_bytes)).await?;
             let Some(data) = read else { return Ok(false) };

@@ -158,6 +158,7 @@ impl Client {
     /// Sends pending data and receives once; waits for data for at most `limit`.
     pub(crate) fn turn(&mut self, limit: Duration) -> Result<()> {
         self.send()?;
+        // Tried before a wait: under load most turns find data and save the call of `poll`.
         if self.receive()? {
             return Ok(());
         }
@@ -235,6 +236,7 @@ impl Client {
         let mut cdb = [0; 16];
         // READ CAPACITY (16): service action 10h, allocation length 32.
         (cdb[0], cdb[1], cdb[13]) = (0x9e, 0x10, 32);
+        // Each command reports one unit attention, and a new nexus may have several (SAM-5).
         for _ in 0..8 {
             self.submit(cdb, None, DataIn::Into(block::Buf::zeroed(32)))?;
             let completion = self.await_completion()?;
@@ -318,6 +320,7 @@ fn sense_key(completion: &Completion) -> Option<u8> {
 
 fn transfer_cdb(opcode: u8, lba: u64, blocks: u32) -> [u8; 16] {
     let mut cdb = [0; 16];
+    // READ (16) and WRITE (16) have the same layout (SBC-4).
     cdb[0] = opcode;
     cdb[2..10].copy_from_slice(&lba.to_be_bytes());
     cdb[10..14].copy_from_slice(&blocks.to_be_bytes());

@@ -69,6 +69,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
     let suite = suite.with_context(|| format!("{} is not there", options.suite.display()))?;
     let names = listed(&suite, &options.only)?;
     let expected = match options.target {
+        // The table describes this target and this version of the suite only.
         Kind::Blockyard if options.url.is_empty() && suite == Path::new(SUITE) => {
             let text = fs::read_to_string(root.join(TABLE)).with_context(|| format!("cannot read {TABLE}"))?;
             Some(Expected::parse(&text).context(TABLE)?)
@@ -89,6 +90,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
         }
         println!("{mode:?}: {} tests in {:.0} s", outcomes.len(), begin.elapsed().as_secs_f32());
         let table = expected.as_ref().map(|expected| (expected, mode));
+        // Only a complete run can tell that a row of the table is without a test.
         well &= report(table, &names, &outcomes, options.only.is_empty() && mode.is_whole());
     }
     if options.mode.len() > 1 {

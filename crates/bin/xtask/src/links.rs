@@ -223,6 +223,7 @@ impl Array {
         loop {
             let list = self.0.command(&["portal", "list", "--no-headers"])?;
             let line = list.lines().find(|line| line.starts_with(&address)).context("the portal is listed")?;
+            // STATE is the last column.
             if line.split('\t').next_back().is_some_and(|said| said.starts_with(state)) {
                 return Ok(());
             }

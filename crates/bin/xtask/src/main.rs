@@ -54,6 +54,7 @@ fn main() -> ExitCode {
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("xtask: {error:#}");
+            // Distinguishes a task that could not run from one with findings.
             ExitCode::from(2)
         }
     }

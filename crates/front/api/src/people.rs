@@ -18,7 +18,7 @@ use model::{
     LoginReport, Name, Refusal, Role, SecondFactorReport, Secret, Subject, SubjectKind, Timestamp, UserReport, code,
     event,
 };
-use password::PasswordHasher;
+use password::{PasswordHash, PasswordHasher};
 use registry::{Registry, SecondFactor, User, UserStore};
 use sha3::{Digest, Sha3_256};
 use std::collections::BTreeMap;
@@ -119,8 +119,14 @@ impl Users {
             (false, ..) => Some("wrong user name or password"),
         };
         let Some(wrong) = wrong else {
+            // The user may have been changed while the hash was computed. Under the lock of the store: a later change
+            // ends this session like any other.
+            let opened = self.store.change(|registry| {
+                admit_unchanged(user, registry.users.get(name))?;
+                self.open_session(name, address, agent)
+            })?;
             attempt.succeeded();
-            return self.open_session(name, address, agent);
+            return Ok(opened);
         };
         let penalty = attempt.failed(self.since.elapsed());
         tracing::warn!(user = %name, %address, failures = penalty.failures, "a console login failed");
@@ -246,6 +252,18 @@ impl Users {
         request: SetUser,
         own: Option<&str>,
     ) -> Result<UserReport, Refusal> {
+        self.set_proved(name, request, own, None).await
+    }
+
+    /// Changes a user as [`Self::set_user`] does. The change is refused if its credentials are no longer those of
+    /// `proved`, against which the password was checked.
+    async fn set_proved(
+        &self,
+        name: &Name,
+        request: SetUser,
+        own: Option<&str>,
+        proved: Option<&Registry>,
+    ) -> Result<UserReport, Refusal> {
         let SetUser { role, password, no_second_factor } = request;
         let kept = match password {
             Some(password) => {
@@ -259,6 +277,9 @@ impl Users {
         // Before `kept` is moved into the registry.
         let ends = kept.is_some() || role.is_some();
         self.store.change(|registry| {
+            if let Some(proved) = proved {
+                admit_unchanged(proved.users.get(name), registry.users.get(name))?;
+            }
             if let Some(role) = role {
                 admit_fewer_admins(registry, name, role)?;
             }
@@ -305,18 +326,19 @@ impl Users {
         old: Password,
         new: Password,
     ) -> Result<UserReport, Refusal> {
-        self.prove(login, old).await?;
+        let proved = self.prove(login, old).await?;
         let request = SetUser { password: Some(new), ..SetUser::default() };
-        self.set_user(&login.user, request, Some(&login.id)).await
+        self.set_proved(&login.user, request, Some(&login.id), Some(&proved)).await
     }
 
     /// Checks the password of a logged-in user again: an unattended session must not be enough for this operation.
-    async fn prove(&self, login: &Login, password: Password) -> Result<(), Refusal> {
+    /// Returns the registry against which it was checked.
+    async fn prove(&self, login: &Login, password: Password) -> Result<Arc<Registry>, Refusal> {
         // Guessing the password in an open session is throttled like a login.
         let attempt = self.begin_attempt(login.address, &login.user)?;
         let registry = self.store.now();
         if self.hasher.verify(registry.user(&login.user)?.password.as_ref(), password.0).await? {
-            return Ok(());
+            return Ok(registry);
         }
         tokio::time::sleep(attempt.failed(self.since.elapsed()).delay).await;
         Err(Refusal::new(code::PASSWORD_WRONG, "the current password is wrong", "try again"))
@@ -368,9 +390,9 @@ impl Users {
     ///
     /// *Errors*: the password is wrong.
     pub(crate) async fn drop_second_factor(&self, login: &Login, password: Password) -> Result<UserReport, Refusal> {
-        self.prove(login, password).await?;
+        let proved = self.prove(login, password).await?;
         let request = SetUser { no_second_factor: true, ..SetUser::default() };
-        self.set_user(&login.user, request, Some(&login.id)).await
+        self.set_proved(&login.user, request, Some(&login.id), Some(&proved)).await
     }
 
     /// Login of a cookie with the present role of its user. `asked` extends the idle timeout.
@@ -398,6 +420,19 @@ impl Users {
     pub(crate) fn login_lives(&self, id: &str) -> bool {
         self.logins.lives(id, now())
     }
+}
+
+/// Admits the user `now` if its credentials are those of `checked`: a password that was replaced during its check
+/// counts no more.
+fn admit_unchanged(checked: Option<&User>, now: Option<&User>) -> Result<(), Refusal> {
+    if checked.map(credentials) == now.map(credentials) {
+        return Ok(());
+    }
+    Err(Refusal::new(code::LOGIN_FAILED, "the credentials of the user were changed at the same time", "log in again"))
+}
+
+fn credentials(user: &User) -> (Option<&PasswordHash>, Option<&SecondFactor>) {
+    (user.password.as_ref(), user.second_factor.as_ref())
 }
 
 /// Admits a role for the user. An array that has an admin who can log in must keep one.
@@ -436,3 +471,6 @@ fn digest(secret: &str) -> [u8; 32] {
 pub(crate) fn shown_number(base32: &str) -> String {
     totp::shown(&totp::from_base32(base32).expect("a secret"), now().unix())
 }
+
+#[cfg(test)]
+mod tests;

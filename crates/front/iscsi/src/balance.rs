@@ -108,7 +108,8 @@ impl Balancer {
     pub(crate) fn arrived(&mut self, nexus: &NexusName, portal: SocketAddr) -> bool {
         // The redirection is consumed: from now on the session itself is counted.
         let at = self.redirections.iter().position(|promise| promise.nexus == *nexus);
-        at.is_some_and(|at| self.redirections.swap_remove(at).portal == portal)
+        // The order is kept, because the oldest one is the first to be dropped at the bound.
+        at.is_some_and(|at| self.redirections.remove(at).portal == portal)
     }
 
     /// Samples the bytes transferred through each portal, if the latest sample is old enough.

@@ -15,7 +15,7 @@ mod refusal;
 
 use crate::iscsi_shard::IscsiShard;
 use crate::nexus::SessionId;
-use crate::registry::{LoginSlot, Notice};
+use crate::registry::{Admission, LoginSlot, Notice};
 use crate::scsi_unit::{self, Completed, PendingCommand};
 use crate::session::{Endpoints, Session};
 use iscsi::target::{self, Event, TargetRecord};
@@ -87,6 +87,8 @@ struct Connection<W: World, S, F: Future> {
     answer_delay: Option<Pin<Box<Sleep>>>,
     /// Session identifier assigned to the login in progress, or the session that it joins.
     admitted: Option<SessionId>,
+    /// Admission of a login to a new session, held until the session is registered.
+    admission: Option<Admission>,
     /// Armed timer with its deadline.
     timer: Option<(Time, Pin<Box<Sleep>>)>,
     /// End time of the previous command of a batch, reused as the start time of the next one: reading the clock for
@@ -136,6 +138,7 @@ where
             attempt: None,
             answer_delay: None,
             admitted: None,
+            admission: None,
             timer: None,
             moment: None,
             shard,

@@ -109,8 +109,10 @@ impl<W: World> FrontEnd for IscsiFront<W> {
     }
 
     fn close_portals(&self) {
-        // Dropping a portal closes its socket.
-        self.portals.borrow_mut().clear();
+        // Dropping a portal closes its socket. A login under way must not become a session behind `end_sessions`.
+        for address in std::mem::take(&mut *self.portals.borrow_mut()).into_keys() {
+            self.shard.registry.set_open(address, false);
+        }
     }
 
     fn end_sessions(&self) -> Pending<'_, ()> {

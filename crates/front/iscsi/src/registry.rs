@@ -12,7 +12,7 @@ use iscsi::target::CommandSnapshot;
 use model::{Balance, CommandWindow, ConnectionReport, ConnectionState, RefusedLogin};
 use shard::Time;
 use shard::mailbox::{Receiver, Sender};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -174,6 +174,10 @@ pub struct Registry {
 struct Table {
     /// Reference-counted, so that a query over ten thousand sessions copies no entries.
     sessions: BTreeMap<SessionId, Arc<Entry>>,
+    /// TSIHs of logins whose session is not registered yet.
+    admitted: BTreeSet<u16>,
+    /// Listening addresses of the open portals.
+    portals: BTreeSet<SocketAddr>,
     logins: Logins,
     next_session: u64,
     next_tsih: u16,
@@ -196,6 +200,15 @@ pub struct LoginSlot {
     pub ends: Receiver<()>,
 }
 
+/// Session number and TSIH of a login. Dropping it frees the TSIH, unless a session has registered with it.
+pub struct Admission {
+    registry: Registry,
+    /// Number of the session.
+    pub id: SessionId,
+    /// TSIH of the session.
+    pub tsih: u16,
+}
+
 /// Back-off policy after failed CHAP logins.
 const CHAP_BACKOFF: Policy = Policy {
     free_failures: 3,
@@ -216,6 +229,8 @@ impl Registry {
         let bounds = Bounds { all: limits.logins_max, per_address: limits.logins_per_address_max };
         let table = Table {
             sessions: BTreeMap::new(),
+            admitted: BTreeSet::new(),
+            portals: BTreeSet::new(),
             logins: Logins::new(bounds),
             next_session: 1,
             next_tsih: 1,
@@ -242,9 +257,10 @@ impl Registry {
         self.throttle.begin(address, &initiator.to_owned(), now.since(Time::default()))
     }
 
-    /// Assigns a session number and a TSIH that no session uses. `None` when the limit of sessions is reached.
+    /// Assigns a session number, and a TSIH that neither a session nor another login uses. `None` when the limit of
+    /// sessions is reached.
     #[must_use]
-    pub fn admit(&self) -> Option<(SessionId, u16)> {
+    pub fn admit(&self) -> Option<Admission> {
         let mut table = self.lock();
         // Checked at admission; the session itself is registered at the end of the login.
         if table.sessions.len() >= table.limits.sessions_max {
@@ -252,15 +268,31 @@ impl Registry {
         }
         let id = SessionId(table.next_session);
         table.next_session += 1;
-        // The loop ends, because `sessions_max` is below the number of handles.
+        // The loop ends, because `sessions_max` and `logins_max` together are below the number of handles.
         loop {
             let tsih = table.next_tsih;
             // TSIH 0 is reserved for the login of a new session (RFC 7143 §11.12.6).
             table.next_tsih = table.next_tsih.checked_add(1).unwrap_or(1);
-            if !table.sessions.values().any(|session| session.tsih == tsih) {
-                return Some((id, tsih));
+            if !table.sessions.values().any(|session| session.tsih == tsih) && table.admitted.insert(tsih) {
+                return Some(Admission { registry: self.clone(), id, tsih });
             }
         }
+    }
+
+    /// Marks the portal that listens on `portal` as open or closed.
+    pub fn set_open(&self, portal: SocketAddr, is_open: bool) {
+        let mut table = self.lock();
+        if is_open {
+            table.portals.insert(portal)
+        } else {
+            table.portals.remove(&portal)
+        };
+    }
+
+    /// True while the portal is open that accepted a connection with the local address `address`.
+    #[must_use]
+    pub fn is_open(&self, address: SocketAddr) -> bool {
+        self.lock().portals.iter().any(|&portal| is_at(address, portal))
     }
 
     /// Registers a session, and returns the sessions of the same nexus that it replaces (RFC 7143 §6.3.5).
@@ -423,8 +455,50 @@ impl LoginSlot {
     }
 }
 
+impl Drop for Admission {
+    fn drop(&mut self) {
+        self.registry.lock().admitted.remove(&self.tsih);
+    }
+}
+
 impl Drop for LoginSlot {
     fn drop(&mut self) {
         self.registry.lock().logins.end(self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::Budget;
+
+    fn registry() -> Registry {
+        Registry::new(Limits::of(Budget { shards: 1, buffer_bytes: 64 << 20, cache_bytes: 64 << 20 }))
+    }
+
+    #[test]
+    fn tsih_of_a_login_under_way_is_not_assigned_again() {
+        let registry = registry();
+        let admit = || registry.admit().expect("there are no sessions");
+        let first = admit();
+        // The other handles are assigned and freed, up to the one before the first.
+        (0..u16::MAX - 1).for_each(|_| drop(admit()));
+        let next = admit();
+        assert_eq!((first.tsih, next.tsih), (1, 2));
+        drop(first);
+        (0..u16::MAX - 2).for_each(|_| drop(admit()));
+        assert_eq!(admit().tsih, 1, "its login has ended");
+    }
+
+    #[test]
+    fn portal_is_open_for_the_connections_that_it_accepted_until_it_is_closed() {
+        let registry = registry();
+        let address = |text: &str| text.parse::<SocketAddr>().expect("an address");
+        registry.set_open(address("10.0.0.1:3260"), true);
+        registry.set_open(address("0.0.0.0:3261"), true);
+        let is_open = |text: &str| registry.is_open(address(text));
+        assert!(is_open("10.0.0.1:3260") && is_open("10.0.0.1:3261") && !is_open("10.0.0.2:3260"));
+        registry.set_open(address("10.0.0.1:3260"), false);
+        assert!(!is_open("10.0.0.1:3260") && is_open("10.0.0.1:3261"));
     }
 }

@@ -264,6 +264,7 @@ impl<W: World> Session<W> {
         let Some(host) = view.host_of(&self.initiator, self.peer.ip()) else { return false };
         // A discovery session has no LUNs; it may exist as long as its host may log in.
         if self.discovery {
+            self.access_epoch = self.shard.access_epoch.get();
             return true;
         }
         let Some(target) = view.target_of(&self.target) else { return false };

@@ -400,9 +400,11 @@ impl State {
 
     /// Returns true when any initiator that reaches a portal is covered by the name without authentication.
     pub fn is_open(&self, who: &Name) -> bool {
-        // A host for any initiator, from any address and without CHAP, is as open as `everyone`.
+        // A host for any initiator, from any address and without CHAP, is as open as `everyone`. CHAP that is only
+        // offered keeps nobody out: a login without it is accepted.
         let any = self.hosts.get(who).filter(|host| host.any && host.networks.is_empty());
-        self.is_everyone(who) || any.is_some_and(|host| host.proof.proof().own.is_none())
+        let is_optional = |host: &HostRecord| host.proof.proof().own.is_none_or(|own| own.demand != Demand::Required);
+        self.is_everyone(who) || any.is_some_and(is_optional)
     }
 
     /// Returns the pseudo-host of unknown initiators, which exists while something is presented to `everyone`

@@ -10,7 +10,7 @@ mod io;
 mod paths;
 mod unit;
 
-pub use config::{DiskConfig, DiskEvent, OpenError, OpenMode, PathReport, PathState};
+pub use config::{BlockBytesError, DiskConfig, DiskEvent, OpenError, OpenMode, PathReport, PathState};
 pub use unit::UnitFacts;
 
 use crate::cdb;
@@ -153,16 +153,6 @@ impl<W: World> RemoteDisk<W> {
             _ => Err(IoError::new(IoErrorKind::Medium, piece)),
         }
     }
-
-    /// Limit on the range of one UNMAP, in blocks of this device.
-    fn unmap_blocks_max(&self) -> u64 {
-        let most = match self.facts().limits.unmap_blocks_max {
-            // Zero: the target reports no limit.
-            0 => 1 << 21,
-            most => most,
-        };
-        u64::from((most / self.factor).max(1))
-    }
 }
 
 impl<W: World> BlockDevice for RemoteDisk<W> {
@@ -216,12 +206,12 @@ impl<W: World> BlockDevice for RemoteDisk<W> {
     }
 
     async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
-        // UNMAP is optional: a unit without it may ignore a discard.
         self.geometry.admit(extent)?;
-        if !self.facts().unmaps || extent.is_empty() {
+        let (most, end) = (self.facts().unmap_blocks_max(self.factor), extent.end().0);
+        // UNMAP is optional, so a discard is ignored where the unit cannot unmap a whole block.
+        if most == 0 || extent.is_empty() {
             return Ok(Written::attest());
         }
-        let (most, end) = (self.unmap_blocks_max(), extent.end().0);
         let mut at = extent.start.0;
         while at < end {
             let piece = Extent { start: Lba(at), len: Blocks(most.min(end - at)) };

@@ -20,7 +20,9 @@ pub mod wire;
 #[cfg(test)]
 mod tests;
 
-pub use disk::{Closing, DiskConfig, DiskEvent, OpenError, OpenMode, PathReport, PathState, RemoteDisk};
+pub use disk::{
+    BlockBytesError, Closing, DiskConfig, DiskEvent, OpenError, OpenMode, PathReport, PathState, RemoteDisk,
+};
 pub use fence::FenceError;
 pub use login::{LoggedIn, Login, LoginError, log_in};
 pub use session::{Session, SessionError};

@@ -2,8 +2,9 @@
 
 mod rig;
 
-use crate::disk::{DiskConfig, DiskEvent, OpenError, OpenMode, PathState, RemoteDisk};
+use crate::disk::{BlockBytesError, DiskConfig, DiskEvent, OpenError, OpenMode, PathState, RemoteDisk, UnitFacts};
 use crate::fence::FenceError;
+use crate::page::{Capacity, Limits};
 use block::{BlockDevice, Blocks, Buf, Extent, IoErrorKind, Lba, View, Written};
 use futures_util::FutureExt as _;
 use iscsi::IscsiName;
@@ -98,6 +99,38 @@ fn disk_shows_the_unit_and_keeps_what_is_written() {
         disk.close().await;
         assert_eq!((stage.unit.keys.borrow().len(), stage.unit.holder.get()), (0, None));
     });
+}
+
+#[test]
+fn unit_whose_commands_transfer_less_than_a_block_is_refused() {
+    simulated(async |stage| {
+        stage.unit.transfer_blocks_max.set(7);
+        let refused = RemoteDisk::open(&stage.host, stage.config(1)).await.err().unwrap();
+        let expected = BlockBytesError::TransferTooShort { found: 7 * 512, wanted: 4096 };
+        assert!(matches!(refused, OpenError::BlockBytes(why) if why == expected), "{refused}");
+        assert!(stage.unit.keys.borrow().is_empty(), "nothing was registered");
+        stage.unit.transfer_blocks_max.set(8);
+        let disk = stage.open(1).await;
+        let _ = disk.write(Lba(0), filled(1, 2)).await.unwrap();
+        assert_eq!(stage.unit.longest.get(), 8);
+    });
+}
+
+#[test]
+fn unmap_never_exceeds_the_limit_of_the_unit() {
+    let facts = |unmaps, unmap_blocks_max| UnitFacts {
+        designators: Vec::new(),
+        serial: None,
+        model: None,
+        capacity: Capacity { blocks: 8192, block_bytes: 512, physical_block_bytes: 512, thin: true },
+        limits: Limits { unmap_blocks_max, ..Limits::default() },
+        unmaps,
+        write_cache: false,
+        port_group: None,
+    };
+    let blocks = |unmaps, limit| facts(unmaps, limit).unmap_blocks_max(8);
+    assert_eq!((blocks(true, 24), blocks(true, 8), blocks(true, 0)), (3, 1, 1 << 18));
+    assert_eq!((blocks(true, 7), blocks(false, 24)), (0, 0), "a discard is ignored");
 }
 
 /// Central case: a late original write never takes effect after its retry and later writes.

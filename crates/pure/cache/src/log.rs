@@ -219,6 +219,7 @@ impl WriteLog {
     pub(crate) fn fill(&self) -> u64 {
         let state = self.0.state.borrow();
         assert!(state.head - state.tail <= self.0.ring_units, "what is in use fits into the ring");
+        // Positions count on without wrapping, so their difference is what is in use.
         (state.head - state.tail) * 1000 / self.0.ring_units
     }
 
@@ -263,6 +264,7 @@ impl WriteLog {
 
 impl Shared {
     fn member(&self, volume: VolumeId) -> Option<Rc<dyn LogMember>> {
+        // `None` for a volume that is not open: its records stay in the ring until they are replayed or released.
         self.members.borrow().get(&volume).and_then(Weak::upgrade)
     }
 

@@ -215,6 +215,7 @@ impl<D: BlockDevice> BlockDevice for Merged<D> {
     }
 
     async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
+        // Writes of open batches were not answered, so a read need not see them.
         self.device.read(extent).await
     }
 
@@ -245,6 +246,7 @@ impl<D: BlockDevice> BlockDevice for Merged<D> {
 
     async fn write_atomic(&self, start: Lba, data: View) -> Result<Written, IoError> {
         self.orphans_done(self.device.geometry().extent_of(start, data.len())?).await;
+        // Not merged: the device promises atomicity for one write, and a merged write may exceed its limit.
         self.device.write_atomic(start, data).await
     }
 
@@ -253,6 +255,7 @@ impl<D: BlockDevice> BlockDevice for Merged<D> {
     }
 
     async fn flush(&self, after: Written) -> Result<Stable, IoError> {
+        // Writes of open batches were not answered, so the flush need not cover them.
         self.device.flush(after).await
     }
 

@@ -115,6 +115,7 @@ impl Rig {
         if self.runtime.executor.run_one(choose) {
             return true;
         }
+        // The clock advances only when no task is ready, so a run does not depend on the speed of the machine.
         let Some(next) = self.runtime.timers.next() else { return false };
         self.runtime.now.set(self.runtime.now.get().max(next));
         self.runtime.timers.fire(self.runtime.now.get());
@@ -156,6 +157,7 @@ impl Rig {
 
 impl Drop for Rig {
     fn drop(&mut self) {
+        // Tasks hold the runtime, and the runtime holds the tasks: the cycle is broken here.
         self.runtime.executor.clear();
     }
 }

@@ -68,6 +68,7 @@ impl<D: BlockDevice + 'static, R: Runtime> CachedVolume<D, R> {
 
     /// Makes everything acknowledged stable on the device, and writes through from then on.
     pub async fn close(&self) -> Result<(), IoError> {
+        // Written through, a volume has neither dirty data nor records that a restart would need.
         self.write_back().set_policy(WritePolicy::Through).await
     }
 
@@ -174,6 +175,7 @@ impl<D: BlockDevice + 'static, R: Runtime> BlockDevice for CachedVolume<D, R> {
     }
 
     fn space(&self) -> Option<Space> {
+        // Dirty data is not subtracted: a thin volume allocates when the data is written below.
         self.device().space()
     }
 }

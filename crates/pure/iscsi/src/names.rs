@@ -66,6 +66,7 @@ fn check_authority(rest: &str) -> Result<(), NameError> {
     let (year, month) = date.split_once('-').ok_or(NameError::Authority)?;
     let digits = |text: &str, len| text.len() == len && text.bytes().all(|byte| byte.is_ascii_digit());
     let month_exists = digits(month, 2) && matches!(month.parse(), Ok(1u8..=12));
+    // The text behind the colon has no form: the owner of the domain assigns it (RFC 7143 §4.2.7.4).
     let domain = rest.split(':').next().unwrap_or_default();
     if digits(year, 4) && month_exists && !domain.is_empty() { Ok(()) } else { Err(NameError::Authority) }
 }

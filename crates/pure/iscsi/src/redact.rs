@@ -73,6 +73,7 @@ impl Redactor {
                 }
                 Stage::Segments { ahs, data, padding, text, goes_on } => {
                     if *ahs > 0 {
+                        // Not valid in a login. A peer that sends such segments must not shift the text.
                         *ahs -= 1;
                     } else if *data > 0 {
                         *data -= 1;

@@ -118,6 +118,7 @@ impl<H, T: Tagged> Session<H, T> {
 
     /// Returns the tasks that satisfy `test`.
     pub(crate) fn matching(&self, mut test: impl FnMut(&T) -> bool) -> Vec<TaskId> {
+        // Collected, because callers change or remove the tasks that they get.
         self.tasks.iter().filter(|(_, task)| test(task)).map(|(id, _)| id).collect()
     }
 

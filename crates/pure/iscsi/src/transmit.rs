@@ -233,6 +233,7 @@ impl Transmit {
 
     /// Compacts the queue.
     fn reclaim(&mut self) {
+        // As below, so that each reference is moved once on average.
         if self.first > self.pieces.len() / 2 {
             self.pieces.drain(..self.first);
             self.first = 0;

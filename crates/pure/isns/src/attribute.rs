@@ -89,6 +89,7 @@ impl<'a> Attributes<'a> {
         let (len, rest) = rest.split_first_chunk::<4>()?;
         // Values fill whole words (RFC 4171 §5.1); any other length is a violation.
         let len = usize::try_from(u32::from_be_bytes(*len)).ok().filter(|len| len.is_multiple_of(4))?;
+        // A length of the peer causes no allocation: the value is a part of the received message.
         let (value, rest) = rest.split_at_checked(len)?;
         self.0 = rest;
         Some((Tag(u32::from_be_bytes(*tag)), value))

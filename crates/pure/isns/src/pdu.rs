@@ -75,6 +75,7 @@ pub(crate) struct Reassembler {
 
 impl Reassembler {
     pub(crate) fn handle(&mut self, bytes: &[u8]) {
+        // Callers poll until `None` before they add more, so no more than one incomplete PDU is kept.
         self.bytes.extend_from_slice(bytes);
     }
 
@@ -85,7 +86,9 @@ impl Reassembler {
         loop {
             let Some((header, rest)) = self.bytes.split_first_chunk::<HEADER_BYTES>() else { return Ok(None) };
             let word = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+            // Whole words are not required here: the parser of the attributes finds a length that is wrong.
             let (version, function, len) = (word(0), Function(word(2)), usize::from(word(4)));
+            // The flags that tell client and server apart are not checked: the function tells responses from requests.
             let (flags, transaction, sequence) = (word(6), word(8), word(10));
             // Checked before the length is used: another version may have another header.
             if version != VERSION {
@@ -97,7 +100,14 @@ impl Reassembler {
             // Not before the PDU is complete: until then the message in progress stays in its place.
             let (mut message, pdus) = match self.partial.take() {
                 None if flags & FIRST != 0 && sequence == 0 => (fresh, 0),
-                Some((message, pdus)) if flags & FIRST == 0 && sequence == pdus => (message, pdus),
+                // Function and transaction are those of the first PDU: another one is a part of another message.
+                Some((message, pdus))
+                    if flags & FIRST == 0
+                        && sequence == pdus
+                        && (message.function, message.transaction) == (function, transaction) =>
+                {
+                    (message, pdus)
+                }
                 _ => return Err(Violation::Order),
             };
             // The bound keeps a server from filling memory with a message that never ends.
@@ -145,6 +155,17 @@ mod tests {
         assert_eq!(joined(second, 99), Err(Violation::Order));
         assert_eq!(joined(&[first, first].concat(), 9999), Err(Violation::Order));
         assert_eq!(joined(&[0; 12], 12), Err(Violation::Version));
+    }
+
+    #[test]
+    fn part_of_another_message_is_refused() {
+        let cut = HEADER_BYTES + 0xfffc;
+        let emitted = |function, transaction| emit(function, 0, transaction, &[0; 0xfffc + 8]);
+        let whole = emitted(Function::DEV_DEREG, 1);
+        for other in [emitted(Function::DEV_DEREG, 2), emitted(Function::DEV_ATTR_REG, 1)] {
+            assert_eq!(joined(&[&whole[..cut], &other[cut..]].concat(), 9999), Err(Violation::Order));
+        }
+        assert_eq!(joined(&whole, 9999).map(|messages| messages.len()), Ok(1));
     }
 
     proptest! {

@@ -101,6 +101,7 @@ impl Request<'_> {
                 payload.text(Tag::ISCSI_NAME, name);
                 payload.bytes(Tag::DELIMITER, &[]);
                 let group = [Tag::PG_ISCSI_NAME, Tag::PG_PORTAL_IP_ADDRESS, Tag::PG_PORTAL_PORT, Tag::PORTAL_GROUP_TAG];
+                // The entity identifies the other array where the name turns out to be a duplicate.
                 for wanted in [&[Tag::ENTITY_IDENTIFIER][..], &group].concat() {
                     payload.bytes(wanted, &[]);
                 }
@@ -126,11 +127,14 @@ impl Entity {
     fn emit(&self, payload: &mut Writer) {
         payload.text(Tag::ENTITY_IDENTIFIER, &self.identifier);
         payload.number(Tag::ENTITY_PROTOCOL, PROTOCOL_ISCSI);
+        // The attribute has four bytes, in seconds.
         payload.number(Tag::REGISTRATION_PERIOD, u32::try_from(self.period.as_secs()).unwrap_or(u32::MAX));
         // An object follows its parent: portals and nodes after their entity.
+        // A portal has no ESI port: the queries of this side renew the registration, so the server need not inquire.
         for portal in &self.portals {
             payload.portal([Tag::PORTAL_IP_ADDRESS, Tag::PORTAL_PORT], portal.address);
         }
+        // A node has no SCN bitmap: a target has no use for notices about other nodes.
         for target in &self.targets {
             payload.text(Tag::ISCSI_NAME, &target.name);
             payload.number(Tag::ISCSI_NODE_TYPE, NODE_TYPE_TARGET);

@@ -73,6 +73,7 @@ impl Response {
     ///
     /// *Errors*: [`Violation::AttributeCut`].
     pub fn entity(&self) -> Result<Option<String>, Violation> {
+        // The first one: a node belongs to a single entity.
         let found = self.found()?.into_iter().find(|(tag, _)| *tag == Tag::ENTITY_IDENTIFIER);
         Ok(found.map(|(_, value)| text_of(value)))
     }
@@ -91,6 +92,7 @@ impl Response {
             }
             let Some(group) = groups.last_mut() else { continue };
             match tag {
+                // A value of another length leaves the group without an address, and it is skipped.
                 Tag::PG_PORTAL_IP_ADDRESS => group.ip = ip_of(value),
                 // The upper half tells whether the port is UDP (RFC 4171 §6.3.2).
                 Tag::PG_PORTAL_PORT => group.port = number_of(value).map(|port| (port & 0xffff) as u16),

@@ -52,6 +52,7 @@ impl ReservationType {
     ///
     /// *Errors*: 24/00 at the scope unless it is LU_SCOPE (0h), or at the type.
     pub(crate) fn of_cdb(byte: u8) -> Result<Self, Sense> {
+        // LU_SCOPE is the only scope left: the other ones are obsolete (SPC-4).
         if byte >> 4 != 0 {
             return Err(Sense::cdb_bit(2, 7));
         }
@@ -129,6 +130,7 @@ impl Access {
         match self {
             Self::Always | Self::Persistent | Self::Keys | Self::Own => true,
             Self::Reads => !kind.excludes_reads(),
+            // A start or a prevention that is allowed comes here as `Persistent`: `check_reserved` reads its bits.
             Self::Writes | Self::Starts | Self::Prevents => false,
         }
     }
@@ -139,6 +141,7 @@ impl Access {
             Self::Always | Self::Own => true,
             // PERSISTENT RESERVE IN and OUT conflict with a RESERVE even for its holder (SPC-2).
             Self::Keys => false,
+            // RESERVE keeps every other nexus out, readers as well (SPC-2).
             Self::Persistent | Self::Reads | Self::Writes | Self::Starts | Self::Prevents => is_own,
         }
     }

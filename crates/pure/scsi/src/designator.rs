@@ -7,6 +7,7 @@ use crate::reply::Reply;
 /// Returns the UUID designator of a unit (SPC-5).
 pub(crate) fn uuid_designator(identity: &Identity) -> [u8; 18] {
     let mut designator = [0; 18];
+    // UUID TYPE 1h; the byte behind it is reserved.
     designator[0] = 0x10;
     designator[2..].copy_from_slice(&identity.uuid);
     designator
@@ -38,6 +39,7 @@ pub(crate) fn emit_designator(
     kind: u8,
     designator: &[u8],
 ) {
+    // SPC-4 defines PIV and PROTOCOL IDENTIFIER for ports and devices alone.
     let (protocol, valid) = match association {
         Association::LogicalUnit => (0, 0),
         Association::TargetPort | Association::TargetDevice => (ISCSI, PROTOCOL_VALID),
@@ -49,6 +51,7 @@ pub(crate) fn emit_designator(
 
 /// Emits the designators of a target port, its target port group, and its target device.
 pub(crate) fn emit_port(reply: &mut Reply, port: &TargetPort) {
+    // Name of an iSCSI target port: target name, `,t,0x` and portal group tag (RFC 7143, SCSI architecture model).
     let port_name = format!("{},t,0x{:04x}", port.target_name, port.portal_group_tag);
     let number = |number: u16| (u32::from(number)).to_be_bytes();
     emit_designator(reply, Association::TargetPort, CodeSet::Binary, 0x4, &number(port.relative_port));

@@ -83,8 +83,10 @@ fn sense_of(error: IoError, medium: AdditionalSense) -> Sense {
         IoErrorKind::Gone | IoErrorKind::TimedOut => {
             (SenseKey::HardwareError, AdditionalSense::INTERNAL_TARGET_FAILURE)
         }
+        // The device is expected back, and hosts repeat a command that ends with BECOMING READY.
         IoErrorKind::Unreachable => (SenseKey::NotReady, AdditionalSense::BECOMING_READY),
         IoErrorKind::OutOfRange => (SenseKey::IllegalRequest, AdditionalSense::LBA_OUT_OF_RANGE),
+        // SBC-4: a write that finds no space on a thin unit ends with DATA PROTECT, not with a medium error.
         IoErrorKind::NoSpace => (SenseKey::DataProtect, AdditionalSense::SPACE_ALLOCATION_FAILED),
         IoErrorKind::ReadOnly => (SenseKey::DataProtect, AdditionalSense::WRITE_PROTECTED),
         IoErrorKind::Unsupported => (SenseKey::IllegalRequest, AdditionalSense::INVALID_OPERATION_CODE),

@@ -163,6 +163,7 @@ impl LogView<'_> {
         let counters = self.counters;
         let block_bytes = u64::from(self.block_bytes);
         // 0005h: total bytes processed; 0006h: total uncorrected errors.
+        // Corrected errors are left out: redundancy corrects them below the unit, which does not learn of them.
         let errors = |bytes, errors| vec![Parameter::counter(0x0005, bytes), Parameter::counter(0x0006, errors)];
         match page {
             WRITE_ERRORS => errors(counters.bytes_written.get(), counters.write_errors.get()),

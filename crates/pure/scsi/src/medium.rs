@@ -306,6 +306,7 @@ impl<D: BlockDevice> Medium<D> {
     /// aborted commands left behind and reports a device that failed a flush. IMMED permits an early response and does
     /// not require one, so it is ignored.
     pub(crate) async fn synchronize_cache(&self) -> Result<Rope, Failure> {
+        // The range of the CDB is not passed on, because a device flushes all of its blocks.
         self.flush(earlier_writes()).await?;
         Ok(Rope::new())
     }
@@ -313,6 +314,7 @@ impl<D: BlockDevice> Medium<D> {
     async fn flush(&self, written: Written) -> Result<(), Failure> {
         match self.device.flush(written).await {
             Ok(_stable) => Ok(()),
+            // Counted as a write error: the data of earlier WRITEs may be lost.
             Err(error) => Err(self.write_error(error)),
         }
     }

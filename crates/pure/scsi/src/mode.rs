@@ -174,6 +174,7 @@ fn pages_of(cdb: Cdb, tells_space: bool) -> Result<Vec<&'static Page>, Sense> {
     if pages.is_empty() {
         return Err(Sense::cdb_bit(2, 5));
     }
+    // Page and subpage are checked one after the other, so that the field pointer names the wrong one.
     pages.retain(|page| subpage == ALL_SUBPAGES || page.subpage == subpage);
     // "All pages" is valid with subpage 00h or FFh only.
     if pages.is_empty() || (code == ALL_PAGES && !matches!(subpage, 0 | ALL_SUBPAGES)) {

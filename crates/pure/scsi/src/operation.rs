@@ -327,6 +327,7 @@ impl Operation {
             return Err(Sense::illegal(AdditionalSense::INVALID_OPERATION_CODE));
         }
         let action = cdb.u8_at(1) & 0x1F;
+        // The field pointer names the highest bit of SERVICE ACTION.
         rows.find(|row| row.action().is_none_or(|own| own == action)).ok_or(Sense::cdb_bit(1, 4))
     }
 

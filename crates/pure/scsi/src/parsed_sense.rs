@@ -45,6 +45,7 @@ impl ParsedSense {
     }
 
     fn of_fixed(sense: &[u8]) -> Option<Self> {
+        // ADDITIONAL SENSE LENGTH is not consulted: transports cut sense data, so the bytes received are the bound.
         let mut sensed = Self::bare(*sense.get(2)?, sense.get(12), sense.get(13));
         if sense.first()? & 0x80 != 0 {
             let information = sense.get(3..).and_then(|rest| rest.first_chunk().copied());

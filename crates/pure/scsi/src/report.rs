@@ -71,6 +71,7 @@ fn all_operations(offered: OptionalFeatures, timeouts: bool) -> Reply {
 fn one_operation(row: Option<&Operation>, offered: OptionalFeatures, timeouts: bool) -> Reply {
     let mut reply = Reply::new();
     let Some(row) = row else {
+        // The header alone: an operation that is not supported has no usage data and no timeouts (SPC-4).
         reply.u8(0).u8(NOT_SUPPORTED).u16(0);
         return reply;
     };

@@ -56,6 +56,7 @@ pub(crate) struct Job {
 /// *Errors*: BUSY when data that the initiator has was not transferred, because the command was validated against a
 /// stale shape of the unit. Nothing is done, and the initiator retries.
 pub(crate) fn data_of(data_out: View, expected: u64, need: u64) -> Result<View, Failure> {
+    // What the initiator does not announce is never awaited; the residual count tells it of the rest.
     let given = usize::try_from(need.min(expected)).map_err(|_| Status::Busy)?;
     if data_out.len() < given {
         return Err(Status::Busy.into());

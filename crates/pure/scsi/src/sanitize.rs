@@ -151,6 +151,7 @@ impl Sanitize {
     /// Publishes the progress of the running operation.
     fn advance(&self, order: &SanitizeOperation) {
         assert!(self.is_running(), "what runs runs until its work ends");
+        // Not by `install`: nothing waits for progress, and the restriction of commands stays as it is.
         self.state.replace(State::Running(order.clone()));
     }
 

@@ -207,6 +207,7 @@ impl Sense {
         assert!(self.field.is_none() || self.progress.is_none(), "a sense key has one meaning of its specific bytes");
         if let Some(progress) = self.progress {
             let [high, low] = progress.to_be_bytes();
+            // SKSV: the two bytes behind it are valid.
             return [0x80, high, low];
         }
         let Some(FieldPointer { in_cdb, byte, bit }) = self.field else { return [0; 3] };

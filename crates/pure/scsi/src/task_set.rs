@@ -345,7 +345,9 @@ impl BlockingConditions {
     /// True when `task`, which has not begun, is blocked.
     fn blocks(&self, task: &Task, tasks: &Tasks) -> bool {
         let by_attribute = match task.claim.attribute {
+            // The task that it is a part of has begun: its order among other tasks is settled.
             _ if task.claim.is_part => false,
+            // Tasks of this kind run side by side: only blocks on which one of them runs alone keep them apart.
             TaskAttribute::HeadOfQueue => false,
             // ORDERED: also blocked by every earlier task (SAM-5).
             TaskAttribute::Ordered => self.head_of_queue || self.oldest < task.arrival,

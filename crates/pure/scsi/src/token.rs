@@ -180,6 +180,7 @@ pub(crate) fn kind_of(bytes: &[u8; TOKEN_BYTES]) -> Result<Kind, Sense> {
     match u32::from_be_bytes([a, b, c, d]) {
         ZERO => Ok(Kind::Zero),
         CHANGE_VULNERABLE => {
+            // The token comes from an initiator, so its length byte may exceed the field.
             let length = usize::from(bytes[CREATOR_LENGTH_AT]);
             let naa = bytes.get(CREATOR_LENGTH_AT + 1..).and_then(|rest| rest.get(..length));
             let naa = naa.filter(|naa| naa.len() <= DESIGNATOR_BYTES_MAX);

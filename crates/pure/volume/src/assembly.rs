@@ -390,6 +390,7 @@ fn assemble_pool(candidates: Vec<Candidate<'_>>, survey: &mut Assembly) {
         refusal: refusal(&catalog, newest, &candidates, &twins),
         parts: parts::of(newest, &candidates),
         overtake_to: candidates.iter().filter_map(Candidate::generation).max().filter(|max| *max > newest.generation),
+        // These do not follow from the probes: the caller sets them.
         discards_other_parts: false,
         announces_writes: false,
         highest_known_epoch: 0,

@@ -144,6 +144,7 @@ impl Label {
         // Stored although they are constants of this version, so that later versions can move the slots.
         wire.slot_starts = SLOT_STARTS.map(U64::new);
         wire.labelled_at = self.labelled_at.into();
+        // Not compared when the label is read: any whole copy stands for it.
         wire.copy = copy;
         put_text(&mut wire.pool_name, &self.pool_name);
         FORMAT.emit(&wire)
@@ -210,6 +211,7 @@ pub(crate) fn put_text(place: &mut [u8], text: &str) {
 pub(crate) fn take_text(place: &[u8]) -> Option<String> {
     let end = place.iter().position(|&byte| byte == 0)?;
     let text = std::str::from_utf8(place.get(..end)?).ok()?;
+    // Names go to terminals and log lines, where control characters could do harm.
     (!text.contains(char::is_control)).then(|| text.to_owned())
 }
 

@@ -161,6 +161,7 @@ impl Map {
 
     /// Blocks of one round over all columns at the start of the volume.
     pub(crate) fn round_blocks(&self) -> Option<u64> {
+        // Later segments may have other columns. The first one stands for the volume.
         self.segments.first().map(|segment| segment.round_blocks)
     }
 

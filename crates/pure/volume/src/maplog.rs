@@ -164,6 +164,7 @@ pub(crate) fn emit(identity: LogIdentity, block: &LogBlock, records: &[Record], 
 /// Parses the block of this log in `bytes`; none unless it is intact and its numbers are possible.
 pub(crate) fn parse(identity: LogIdentity, bytes: &[u8]) -> Option<LogBlock> {
     let header: &Header = FORMAT.parse(bytes).ok()?;
+    // Blocks of an earlier family on the same slabs are whole as well.
     let ours = header.family == *identity.family.as_bytes() && header.birth.get() == identity.birth;
     let (sequence, serial) = (header.sequence.get(), header.serial.get());
     let is_possible = sequence < COUNT_MAX && serial < COUNT_MAX && header.life.get() < LIFE_MAX;

@@ -88,6 +88,7 @@ impl<D: BlockDevice> Emulated512<D> {
     async fn with_neighbours(&self, sectors: Extent, data: View) -> Result<View, IoError> {
         let blocks = Self::blocks_of(sectors);
         let (first, last) = (blocks.start.0, blocks.end().0 - 1);
+        // Old content of the buffer does no harm: neighbors and data overwrite all of it.
         let mut whole = Buf::recycled(bytes(blocks.len.0, BLOCK_BYTES));
         let cut_first = !sectors.start.0.is_multiple_of(PER_BLOCK);
         let cut_last = !sectors.end().0.is_multiple_of(PER_BLOCK);
@@ -118,6 +119,7 @@ fn bytes(blocks: u64, block_bytes: u32) -> usize {
 impl<D: BlockDevice> BlockDevice for Emulated512<D> {
     fn geometry(&self) -> Geometry {
         let below = self.device.geometry();
+        // The physical block stays that of the device below, so that hosts align their writes to it.
         Geometry { block_bytes: SECTOR_BYTES, blocks: self.sectors.get(), ..below }
     }
 

@@ -122,6 +122,7 @@ pub(crate) fn emit(pool: Uuid, disk: Uuid, generation: u64, body: &[u8], whole: 
     let header = Header { pool, disk, generation, body_bytes: body.len(), body_checksum: crc32c(body), features };
     let block_bytes = BLOCK_BYTES as usize;
     // Normally only the blocks in use are written.
+    // Zeros to the end overwrite a longer catalog of before, which may hold a key that was replaced.
     let body_bytes = if whole { BODY_BYTES_MAX } else { body.len().next_multiple_of(block_bytes) };
     let mut slot = Buf::zeroed(block_bytes + body_bytes);
     slot[..block_bytes].copy_from_slice(&header.emit());

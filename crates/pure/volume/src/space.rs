@@ -207,6 +207,7 @@ impl VolumeRecord {
 }
 
 fn continues(last: &Segment, next: &Segment) -> bool {
+    // The segments become one only where every column continues its own run of slabs.
     let same_columns = last.columns.len() == next.columns.len()
         && last.columns.iter().zip(&next.columns).all(|(a, b)| {
             (a.group, a.unit_blocks) == (b.group, b.unit_blocks) && a.first_slab + last.rows == b.first_slab

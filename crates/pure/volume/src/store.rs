@@ -418,9 +418,11 @@ fn end<D: BlockDevice + 'static>(store: &RefCell<State<D>>, change: u64, outcome
         if is_everywhere {
             state.committed = change;
         }
+        // Failed members and an exchange are changes of the catalog themselves, which the next commit records.
         if !is_everywhere || exchanged.is_some() {
             state.changed += 1;
         }
+        // A joining disk that missed a commit would be two behind when the catalog names it.
         state.joining.retain(|joining| !disks.contains(joining));
         for (disk, error) in failed.iter().filter(|_| is_spared) {
             // A member that its array gave up meanwhile is recorded already, as missing where it may return.
@@ -486,6 +488,7 @@ impl<D: BlockDevice + 'static> State<D> {
         }
         // Our own bug is caught here, before it reaches a disk.
         assert!(self.catalog.check().is_ok(), "no commit writes a catalog that contradicts itself");
+        // Encoded once: the slots of the disks differ in their headers alone.
         let body = Body { bytes: self.catalog.emit().into(), full_slot: std::mem::take(&mut self.full_slot) };
         let catalog = &self.catalog;
         let is_member = |disk: Uuid| catalog.member(disk).is_some_and(|member| member.state.takes_part());

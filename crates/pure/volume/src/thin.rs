@@ -128,6 +128,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> BlockDevice for ThinVol
             optimal_bytes: self.family.optimal_bytes(),
             // Data enters the map, and survives power loss, only with a flush.
             volatile_cache: true,
+            // Discarded granules are unmapped and read as zeros; parts of granules are zeroed.
             discard_zeroes: true,
             prefers_unlogged: false,
         }
@@ -178,6 +179,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> BlockDevice for ThinVol
 
     async fn run(&self, extent: Extent) -> Result<Run, IoError> {
         let runs = self.mapped(extent, 1).await?;
+        // Only an empty extent has no run.
         Ok(runs.first().map_or(Run { extent, mapped: false }, |run| Run { extent: run.extent, mapped: run.mapped }))
     }
 

@@ -37,6 +37,7 @@ impl Drop for Operation<'_> {
     fn drop(&mut self) {
         assert!(self.0.operations.get() > 0, "every operation ends once");
         self.0.operations.set(self.0.operations.get() - 1);
+        // Only `close` waits, and it waits for zero.
         if self.0.operations.get() == 0 {
             self.0.ended.raise();
         }

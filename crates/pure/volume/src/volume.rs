@@ -103,6 +103,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Volume<D, G> {
     }
 
     fn pieces(&self, extent: Extent) -> Pieces {
+        // Collected, so that the map is not borrowed during an await.
         self.map.borrow().pieces(extent).collect()
     }
 

@@ -74,6 +74,7 @@ impl<D: BlockDevice> BlockDevice for Window<D> {
     }
 
     async fn flush(&self, after: Written) -> Result<Stable, IoError> {
+        // Covers more than the window: the cache belongs to the whole device.
         self.device.flush(after).await.map_err(|error| self.translate_error(error))
     }
 

@@ -36,6 +36,7 @@ pub fn discover(portal: &str, initiator: &IscsiName) -> Result<Vec<Discovered>, 
         listen: Duration::ZERO,
         patience: PATIENCE,
     };
+    // Without a TargetName the session is one for discovery, in which SendTargets=All is allowed (RFC 7143 Appendix C).
     let told = match Session::enter(&aim, |config| config.target_name = None) {
         Ok(LoginOutcome::In(mut session)) => text(&mut session, "SendTargets=All\0"),
         Ok(LoginOutcome::Refused(status)) => Err(Finding::Untried(format!("the login is refused: {status}"))),

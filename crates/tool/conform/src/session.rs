@@ -97,6 +97,7 @@ impl Session {
         loop {
             match login.poll() {
                 Some(InitiatorStep::Request { mut request, text }) => {
+                    // The first response of the connection sets StatSN; the first request has nothing to acknowledge.
                     request.exp_stat_sn = stat_sn;
                     let mut header = [0; 48];
                     request.emit(SegmentLengths::data(text.len()), &mut header);

@@ -54,6 +54,7 @@ impl Wire {
         let unreachable = |why: std::io::Error| Finding::Untried(format!("{portal} cannot be reached: {why}"));
         let mut last = Finding::Untried(format!("{portal} has no address"));
         for address in portal.to_socket_addrs().map_err(unreachable)? {
+            // The timeout of the operating system for a host that is silent may be minutes.
             match TcpStream::connect_timeout(&address, patience) {
                 Ok(stream) => {
                     // A small PDU must not wait for the acknowledgment of the one before it.

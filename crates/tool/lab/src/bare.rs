@@ -64,6 +64,7 @@ pub fn serve(listener: &TcpListener, spin: bool, memory_bytes: Option<usize>) ->
     // Written once: pages that were never written are all the same zero page, which would stay in the cache.
     let all = vec![7; memory_bytes.unwrap_or(0).max(SEND_BYTES)];
     let mut bytes = Bytes { all, placed: memory_bytes.is_some() };
+    // Keys are never used again, so a late event of a closed connection cannot reach a new one.
     let (mut peers, mut next) = (BTreeMap::new(), LISTENER + 1);
     // A timeout of zero makes `epoll_wait` return immediately; none blocks.
     let timeout = spin.then_some(Timespec { tv_sec: 0, tv_nsec: 0 });
@@ -84,6 +85,7 @@ pub fn serve(listener: &TcpListener, spin: bool, memory_bytes: Option<usize>) ->
             let alive = peer.turn(&mut received, &mut bytes);
             let blocked = peer.owed > 0;
             if !alive {
+                // Closing the socket also removes it from the epoll set (epoll(7)).
                 peers.remove(&key);
             // Re-registered only on a change: with data to send nothing is received, so that memory stays bounded.
             } else if blocked != peer.blocked {
@@ -102,6 +104,7 @@ fn accept(listener: &TcpListener, poll: impl AsFd, peers: &mut BTreeMap<u64, Pee
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
             Err(error) => return Err(error).context("no more connections"),
         };
+        // A short answer must not wait for the acknowledgment of the one before it.
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
         // The machine's default may be meant for long distances. Without cubic in the kernel, the default stays.
@@ -156,6 +159,7 @@ impl Peer {
 
     fn take(&mut self, mut come: &[u8], bytes: &mut Bytes) {
         while !come.is_empty() {
+            // The rest of a write's data comes before the next header.
             let (data, rest) = come.split_at(self.expected.min(come.len()));
             if !data.is_empty() {
                 self.keep(data, bytes);
@@ -194,11 +198,14 @@ impl Peer {
     fn handle(&mut self, header: &[u8; HEADER_BYTES], bytes: &Bytes) {
         let [kind, _, _, _, a, b, c, d, ref place @ ..] = *header;
         let len = u32::from_be_bytes([a, b, c, d]) as usize;
+        // Without a memory every read has the same bytes, which stay in the processor's cache.
         let place = if bytes.placed { bytes.place_of(place, len) } else { 0 };
+        // A write is answered when all of its data has arrived, a read at once.
         if kind == WRITE {
             (self.expected, self.place) = (len, place);
             return;
         }
+        // The client looks only at the length of a header, so any bytes of the memory serve as one.
         self.owe(0..HEADER_BYTES, bytes);
         self.owe(place..place + len, bytes);
     }

@@ -63,11 +63,13 @@ pub fn run_within(command: &mut Command, limit: Duration) -> Result<Ended> {
     // A file instead of a pipe: the child never blocks on it, and no thread has to read it.
     let mut said = nameless_file()?;
     // A process group of its own, so that children of the program can be killed with it.
+    // Without input: a program that asks a question must fail and not wait for the terminal.
     command.stdin(Stdio::null()).stdout(said.try_clone()?).stderr(said.try_clone()?).process_group(0);
     let mut child = command.spawn().with_context(|| format!("cannot start {}", command.get_program().display()))?;
     let in_time = ends_within(&child, limit, Some(&said))?;
     // Kills the remaining processes of its group.
     let _ = kill_process_group(pid_of(&child), Signal::KILL);
+    // Waited for in any case, so that no zombie remains.
     let status = child.wait()?;
     said.rewind()?;
     let mut bytes = Vec::new();
@@ -114,6 +116,7 @@ pub struct Background {
 impl Background {
     /// Starts the program with its output appended to `log`.
     pub fn start(command: &mut Command, log: &Path) -> Result<Self> {
+        // Appended, so that a daemon that is started again continues its log.
         let out = fs::OpenOptions::new().create(true).append(true).open(log)?;
         command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
         let name = command.get_program().to_string_lossy().into_owned();
@@ -140,6 +143,7 @@ impl Background {
 
     /// Asks the process to end by SIGTERM, and waits up to `limit`.
     pub fn stop(&mut self, limit: Duration) -> Result<ExitStatus> {
+        // The PID of a process that has ended and was collected may belong to another one.
         if self.is_alive() {
             kill_process(pid_of(&self.child), Signal::TERM)?;
             if !ends_within(&self.child, limit, None)? {
@@ -147,6 +151,7 @@ impl Background {
                 bail!("{} did not stop within {limit:?} of SIGTERM", self.name);
             }
         }
+        // Also collects the status of a process that has ended by itself.
         Ok(self.child.wait()?)
     }
 }

@@ -63,6 +63,8 @@ impl Ratio {
     /// of 95.
     #[must_use]
     pub fn of(first: &[f64], second: &[f64]) -> Option<Self> {
+        // Ratios of rounds, and not a ratio of medians: both values of a round were measured beside the same other work
+        // of the machine.
         let rounds: Vec<f64> = first.iter().zip(second).map(|(first, second)| first / second).collect();
         // A value that is not positive was not measured, and has no ratio.
         if rounds.is_empty() || !rounds.iter().all(|ratio| ratio.is_finite() && *ratio > 0.0) {
@@ -107,6 +109,7 @@ impl fmt::Display for Ratio {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { rounds, median, low, high, confidence } = self;
         let (percent, count) = (confidence * 100.0, rounds.len());
+        // A single round has no range, and a confidence of zero.
         match count {
             1 => write!(f, "{} times (one round)", places(*median)),
             _ => write!(
@@ -213,6 +216,7 @@ fn rank(count: usize) -> (usize, f64) {
         // From the binomial coefficient for `index` coins to the one for one more.
         ways += ((count - index) as f64 / (index + 1) as f64).ln();
         let next = below + ways.exp();
+        // True near the middle rank at the latest, so the loop ends and `index` stays in range.
         if 1.0 - 2.0 * next < CONFIDENCE {
             return (index, 1.0 - 2.0 * below);
         }

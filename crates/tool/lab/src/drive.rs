@@ -78,6 +78,7 @@ pub async fn run<W: World>(
     let units = ends.open(world, point.all_sessions(), false).await?;
     // Ledgers are created in the order of units, before sessions share them.
     units.iter().take(distinct as usize).enumerate().for_each(|(index, unit)| drop(judges.of_unit(index, unit)));
+    // Commands of the warm-up are like the others, but are not counted.
     let from = world.now() + point.warm_up.duration();
     let window = Window { from, to: from + point.span.duration() };
     let (mut running, metered, broken) = (Vec::new(), Rc::<Metered>::default(), Rc::<FirstError>::default());
@@ -85,11 +86,11 @@ pub async fn run<W: World>(
         let (load, share) = workloads.share(index, distinct).context("a session has no load")?;
         unit.takes(&load.point)?;
         let source = Source::new(&load.point, unit.bytes(), share, seed, world.now(), window, load.tallies.clone());
+        // The units are dealt over sessions, so several sessions may share a ledger.
         let source = match judges.of_unit((index % distinct) as usize, &unit) {
             Some(judge) => source.judged_by(judge),
             None => source,
         };
-        // The units are dealt over sessions, so several sessions may share a ledger.
         let (tell, told) = mailbox::channel();
         let (inside, metered, broken) = (world.clone(), metered.clone(), broken.clone());
         world.spawn(async move {
@@ -112,7 +113,7 @@ pub async fn run<W: World>(
     for session in running {
         sessions.push(broken.unless(session.receive()).await?.context("a session's task is gone")?);
     }
-    // Joins the threads of the meters, which nothing else waits for now.
+    // `since` joins the threads of the meters, which may wait for a daemon: only after the load has ended.
     let mut sample = workloads.sample(window, after.since(before), sessions);
     if point.verify {
         walk(world, point, &ends, 100, &mut judges).await.context("cannot read the units back")?;
@@ -173,6 +174,7 @@ async fn walk<W: World>(
     reads: u8,
     judges: &mut Judges,
 ) -> Result<()> {
+    // Neither think time nor rate: a fill takes only as long as the target needs.
     let once = Point {
         pattern: Pattern::Sequential,
         reads,
@@ -197,6 +199,7 @@ async fn walk<W: World>(
         source.only_once();
         let wanted = unit.bytes() / once.block.bytes();
         let ended = unit.drive(world, source, None).await?;
+        // After a failed command a part of the unit would be without stamps, or not verified.
         ensure!(ended == wanted, "of {wanted} commands over the whole unit, {ended} ended well");
     }
     Ok(())
@@ -313,6 +316,7 @@ impl<W: World> Unit<W> {
     async fn read(&mut self, world: &W, from: u64, len: u64) -> Result<Vec<u8>> {
         match self {
             Self::Iscsi(session) => session.read(world, from, len).await,
+            // A raw server keeps nothing that could be overwritten.
             Self::Bare(_) => Ok(Vec::new()),
             Self::Device(disk) => device::read(&**disk, from, len).await,
         }
@@ -348,6 +352,7 @@ struct FirstError {
 
 impl FirstError {
     fn raise(&self, error: anyhow::Error) {
+        // Later errors are mostly consequences of the first one.
         self.error.borrow_mut().get_or_insert(error);
         self.news.raise();
     }

@@ -116,11 +116,13 @@ fn explain_one(point: &Point, sample: &Sample, machine: &Machine) -> Explanation
         } else {
             "no command ended well"
         };
+        // A thread that got no core is the likely reason for a sample without figures.
         let evidence = [vec![evidence.to_owned()], figures::starved(sample)].concat();
         return Explanation { limit: Limit::NotShown, evidence, change: Vec::new(), unseen, rounds: (1, 1) };
     };
     let (limit, mut evidence) = limit(&figures);
     evidence.extend(figures.beside());
+    // Stated for every limit, because failed commands are in no other figure.
     evidence.extend(figures.errors());
     evidence.extend(figures.stolen());
     // Other programs are then the limit itself, and named by it already.
@@ -130,8 +132,8 @@ fn explain_one(point: &Point, sample: &Sample, machine: &Machine) -> Explanation
 }
 
 /// Returns the first rule that holds, with its evidence.
-// The order matters: a window that is full because a CPU behind it is saturated is an effect, not a cause.
 fn limit(figures: &Figures<'_>) -> (Limit, Vec<String>) {
+    // The order matters: a window that is full because a CPU behind it is saturated is an effect, not a cause.
     let rules = [all_that_is_asked, full_cpu, saturated_resource, full_window, too_few];
     rules.iter().find_map(|rule| rule(figures)).unwrap_or_else(|| {
         let mut evidence = figures.nearest();
@@ -164,6 +166,7 @@ fn full_cpu(figures: &Figures<'_>) -> Option<(Limit, Vec<String>)> {
 fn saturated_resource(figures: &Figures<'_>) -> Option<(Limit, Vec<String>)> {
     let fullest = figures.fullest(|used| !used.is_cpu()).filter(|fullest| fullest.part >= WAY_FULL)?;
     let mut evidence = vec![fullest.fact.clone()];
+    // The busiest CPU as well, which shows how far it is from its own limit.
     evidence.extend(figures.fullest(Use::is_cpu).map(|cpu| cpu.fact.clone()));
     Some(with_parity(figures, fullest, evidence))
 }
@@ -176,6 +179,7 @@ fn with_parity(figures: &Figures<'_>, fullest: &Use, mut evidence: Vec<String>) 
     evidence.extend(figures.per_write());
     let of = match &fullest.limit {
         Limit::Disk { name } | Limit::Thread { name } => name.clone(),
+        // Parity loads disks and threads of the target, and nothing else.
         other => return (other.clone(), evidence),
     };
     (Limit::Parity { of }, evidence)

@@ -122,6 +122,7 @@ impl Figure {
             self.x
         );
         ensure!(
+            // A heat map draws the distribution of latencies, so measures would have no effect.
             (self.form == Form::Heat) == self.measures.is_empty(),
             "the figure \"{title}\" needs measures, or is a heat map"
         );
@@ -189,6 +190,7 @@ impl Measure {
         let micros = |nanos: u64| nanos as f64 / 1e3;
         let quantile = |quantile: f64| sample.latency().quantile(quantile).map(micros);
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        // The costs divide by the commands, and by one where there are none.
         let ended = sample.reads.commands + sample.writes.commands > 0;
         let value = match self {
             Self::Iops => Some(sample.iops()),

@@ -23,6 +23,7 @@ impl LabelFilter {
     /// Returns true if the point at `labels` is selected.
     #[must_use]
     pub fn holds(&self, labels: &BTreeMap<String, String>) -> bool {
+        // A point without the axis is not selected.
         self.0.iter().all(|(axis, wanted)| labels.get(axis).is_some_and(|label| wanted.contains(label)))
     }
 

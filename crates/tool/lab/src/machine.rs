@@ -82,6 +82,7 @@ impl Root<'_> {
         let text = self.text(path)?;
         let value = text.lines().find_map(|line| {
             let (key, value) = line.split_once([':', '='])?;
+            // `os-release` quotes its values.
             (key.trim() == name).then(|| value.trim().trim_matches('"').to_owned())
         });
         value.filter(|value| !value.is_empty())
@@ -95,6 +96,7 @@ impl Root<'_> {
 
     /// Counts the names of a folder that are `prefix` and a number.
     fn count(&self, path: &str, prefix: &str) -> Option<String> {
+        // The folders also contain files such as `possible` and `online`.
         let numbered = |name: &String| name.strip_prefix(prefix).is_some_and(|rest| rest.parse::<u32>().is_ok());
         let count = self.names(path).iter().filter(|name| numbered(name)).count();
         (count > 0).then(|| count.to_string())
@@ -125,6 +127,7 @@ impl Root<'_> {
     }
 
     fn memory(&self) -> Option<String> {
+        // The kernel writes kB and means KiB (proc(5)).
         let kib: u64 = self.field("proc/meminfo", "MemTotal")?.strip_suffix(" kB")?.parse().ok()?;
         Some(model::Size::new(kib << 10).iec())
     }
@@ -135,6 +138,7 @@ impl Root<'_> {
 
     /// Returns the virtual hardware, if a processor flag shows a hypervisor.
     fn hypervisor(&self) -> Option<String> {
+        // Only x86 processors report the flag; elsewhere the fact is unknown.
         let flags = self.field("proc/cpuinfo", "flags")?;
         if !flags.split(' ').any(|flag| flag == "hypervisor") {
             return None;

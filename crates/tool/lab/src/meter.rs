@@ -48,6 +48,7 @@ impl Meter {
             sum.resident_bytes += used.resident_bytes;
         }
         let (client, counters) = (usage(std::process::id())?, kernel::Counters::read(&self.servers));
+        // Files and disks are measured without sockets.
         let sockets = if self.ports.is_empty() { Ok(sockets::Ends::new()) } else { sockets::read(&self.ports) };
         let members = if self.doors.is_empty() {
             None
@@ -63,6 +64,7 @@ impl Meter {
 
 /// Returns the counters of each daemon; none for one that does not answer.
 fn members_of(doors: &[PathBuf]) -> Vec<Option<Members>> {
+    // The disks of several daemons may have the same names.
     let prefix = |index: usize| if doors.len() > 1 { format!("daemon {index}: ") } else { String::new() };
     doors.iter().enumerate().map(|(index, door)| daemon::read(door, &prefix(index)).ok()).collect()
 }
@@ -75,6 +77,7 @@ impl Reading {
         let server = self.server.zip(before.server).map(|(now, then)| spent(now, then));
         let counted = self.counters.since(&before.counters);
         let mut seen = Readings { sockets: sockets::since(&self.sockets, &before.sockets), ..counted };
+        // A thread that panicked is like a daemon that did not answer.
         let told = |reading: Option<JoinHandle<_>>| reading.and_then(|thread| thread.join().ok());
         if let (Some(now), Some(then)) = (told(self.members), told(before.members)) {
             // Only daemons that answered both times.
@@ -95,6 +98,7 @@ fn usage(pid: u32) -> Result<Usage> {
 ///
 /// *Errors*: the process is gone.
 pub fn cpu_time(pid: u32) -> Result<Duration> {
+    // The scheduler counts nanoseconds; the times in `stat` have a resolution of ticks, mostly 10 ms.
     let mut nanos = 0;
     for entry in fs::read_dir(format!("/proc/{pid}/task")).with_context(|| format!("process {pid} is gone"))? {
         // A thread that has just ended takes its counter along.

@@ -168,6 +168,7 @@ impl TestResources {
             })
         };
         let logins: Result<Vec<Login>> = (0..point.all_sessions()).map(login).collect();
+        // Dropped in this order: the targets end before their files are removed.
         let held = Held::Targets { _targets: targets, _memory: memory };
         Ok(Serving { way: Transport::Iscsi(logins?), meter, _held: held })
     }
@@ -191,6 +192,7 @@ impl TestResources {
         setup.cores = server_cores(point.cores as usize, machine_cores());
         setup.pool = pool_of(point, units as u64, memory);
         if point.backing == Backing::Pool && !point.cache {
+            // Read-ahead is a cache as well, so both are off.
             setup.volume.extend(["--cache-share", "0", "--read-ahead", "off"].map(str::to_owned));
         }
         if point.write != WritePolicy::Through {
@@ -240,6 +242,7 @@ impl TestResources {
             let way = Transport::Device(self.devices.clone());
             return Ok(Serving { way, meter: Meter::default(), _held: Held::Nothing });
         }
+        // A file in memory stands for the medium of memory units.
         let place = if point.backing == Backing::Ram { Path::new(MEMORY) } else { folder };
         let file = tempfile::NamedTempFile::new_in(place)?;
         // Sparse: the fill writes the blocks, not this call.
@@ -265,6 +268,7 @@ impl TestResources {
             |(name, path): (&str, &PathBuf)| Ok((name.to_owned(), format!("{} ({})", path.display(), version(path)?)));
         let mut facts: Vec<(String, String)> = named.map(fact).collect::<Result<_>>()?;
         if let Some(spdk) = &self.spdk {
+            // Without a version the run is still valid, unlike one with a program that is not ours.
             let said = output_of(Command::new(spdk).arg("--version"), VERSION_LIMIT).unwrap_or_default();
             let version = said.lines().next().unwrap_or("it does not say its version").to_owned();
             facts.push(("SPDK".to_owned(), version));
@@ -306,6 +310,7 @@ impl TestResources {
 fn version(program: &Path) -> Result<String> {
     let said = output_of(Command::new(program).arg("--version"), VERSION_LIMIT);
     let said = said.with_context(|| format!("{} is no program of Blockyard", program.display()))?;
+    // Any program may accept the argument, so the answer must name this product.
     let version = said.trim().strip_prefix("blockyard ");
     let version = version.with_context(|| {
         format!(
@@ -345,6 +350,7 @@ fn unsound(point: &Point) -> Option<String> {
     let (cores, daemons, here) = (point.cores as usize, point.daemons, machine_cores());
     let speaks = !matches!(point.peer, Peer::Native | Peer::Bare);
     let started = matches!(point.peer, Peer::Blockyard | Peer::Tgt | Peer::Spdk);
+    // First, because units are distributed modulo the number of daemons.
     if cores == 0 || daemons == 0 {
         Some("cores and daemons are one or more".to_owned())
     } else if !started && (cores, daemons) != (1, 1) {
@@ -376,8 +382,8 @@ fn machine_cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-// Daemons are often outside of a user's `PATH`.
 fn has_program(name: &str) -> bool {
+    // Daemons are often outside of a user's `PATH`.
     let paths = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&paths).chain([PathBuf::from("/usr/sbin")]).any(|folder| folder.join(name).is_file())
 }

@@ -160,8 +160,10 @@ impl Point {
         ensure!(depth <= DEPTH_MAX, "a session has a depth of {DEPTH_MAX} at most, and not of {depth}");
         ensure!(self.reads <= 100, "reads are out of a hundred, and not {} of them", self.reads);
         for size in self.sizes() {
+            // Expected Data Transfer Length has 32 bits (RFC 7143 §11.3.4).
             ensure!(size > 0 && u32::try_from(size).is_ok(), "a command has 1 to {} bytes, and not {size}", u32::MAX);
         }
+        // Their sum is drawn as a number of 32 bits.
         let weights: u64 = self.blocks.iter().map(|each| u64::from(each.weight)).sum();
         let weighs = self.blocks.is_empty() || weights > 0 && u32::try_from(weights).is_ok();
         ensure!(weighs, "the weights of blocks are 1 to {} together, and not {weights}", u32::MAX);

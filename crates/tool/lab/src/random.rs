@@ -21,8 +21,8 @@ impl Random {
     }
 
     /// Returns a number below `bound`.
-    // The lowest bits of xorshift* are the weakest.
     pub fn below(&mut self, bound: u64) -> u64 {
+        // The lowest bits of xorshift* are the weakest. The bias of the remainder is at most `bound` in 2^53.
         (self.next() >> 11) % bound
     }
 

@@ -169,6 +169,7 @@ impl Number {
             Bound::AtLeast => "at least ",
             Bound::AtMost => "at most ",
         };
+        // A measure without a unit would leave a space at the end.
         format!("{word}{} {}", crate::report::number(self.value), self.measure.unit()).trim_end().to_owned()
     }
 
@@ -208,6 +209,7 @@ impl Claim {
     pub fn held(&self, run: &Run) -> Vec<ClaimResult> {
         let rest = |measured: &Measured| {
             let mut labels = measured.labels.clone();
+            // Labels outside of the claim must be equal, or the ratio would compare something else as well.
             labels.retain(|axis, _| !self.of.contains_key(axis));
             labels
         };
@@ -216,6 +218,7 @@ impl Claim {
             let labels = rest(one);
             let other = run.points.iter().find(|other| holds(&other.labels, &self.over) && rest(other) == labels)?;
             let ours = compare::points(one, other, self.measure)?;
+            // Both are ranges: they agree where they overlap.
             let agrees = ours.low <= self.high && self.low <= ours.high;
             Some(ClaimResult { labels, ours, agrees })
         });

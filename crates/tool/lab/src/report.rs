@@ -41,6 +41,7 @@ pub fn write(runs: &[Run], folder: &Path) -> Result<Written> {
         written.add(folder.join(format!("{stem}.csv")), &csv::samples(run))?;
         written.add(folder.join(format!("{stem}.json")), &serde_json::to_string(run)?)?;
         for (number, figure) in run.scenario.figures.iter().enumerate() {
+            // As a file it has no page from which it could take its colors.
             let drawing = draw::svg(&Chart::of(run, figure, &PAPERS), true);
             let path = folder.join(format!("{stem}-{}.svg", number + 1));
             written.add(path.clone(), &drawing)?;
@@ -63,6 +64,7 @@ impl Written {
         match Command::new("rsvg-convert").args(["--zoom", "2", "--output"]).arg(&picture).arg(drawing).output() {
             Ok(output) if output.status.success() => self.files.push(picture),
             Ok(output) => {
+                // A remark and no error, because the SVG shows the same.
                 let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
                 self.remarks.push(format!("rsvg-convert made no {}: {said}", picture.display()));
             }

@@ -197,6 +197,7 @@ impl Latency {
     /// Returns the mean in nanoseconds; none without commands.
     #[must_use]
     pub fn mean(&self) -> Option<f64> {
+        // A float, because the nanoseconds of a long run may exceed 64 bits.
         let (mut sum, mut all) = (0.0, 0);
         for &(value, count) in &self.buckets {
             sum += value as f64 * count as f64;

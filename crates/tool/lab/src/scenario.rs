@@ -92,6 +92,7 @@ impl Scenario {
             }
             let values = std::mem::take(&mut axis.values).into_iter();
             axis.values =
+                // `parse` has checked that every value has a label, so both lists correspond.
                 values.zip(labels).filter(|(_, label)| wanted.contains(label)).map(|(value, _)| value).collect();
         }
         Ok(())
@@ -127,6 +128,7 @@ impl Scenario {
                     next.push((labels, table));
                 }
             }
+            // Each axis multiplies the points of the axes before it, so the last one varies fastest.
             tables = next;
         }
         let point = |(labels, table): (BTreeMap<String, String>, Table)| {

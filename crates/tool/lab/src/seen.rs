@@ -125,6 +125,7 @@ impl Line {
     /// Returns the utilization of the busier direction, from 0 to 1; none if the capacity is unknown.
     #[must_use]
     pub fn used(&self, seconds: f64) -> Option<f64> {
+        // The directions do not share the capacity (full duplex), so the busier one counts.
         let most = self.received_bytes.max(self.sent_bytes) as f64;
         self.bytes_per_second.map(|carries| ratio(most, carries as f64 * seconds))
     }

@@ -70,6 +70,7 @@ impl Stamp {
         {
             return Found::Stamp(stamp);
         }
+        // Last, because nearly all blocks that are read have a valid stamp.
         if bytes.iter().all(|&byte| byte == 0) { Found::Zeros } else { Found::Damaged }
     }
 }

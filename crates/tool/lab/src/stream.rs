@@ -38,6 +38,7 @@ pub fn check(from: &mut impl Read, bytes: Option<u64>, seed: u64) -> Result<Veri
         let len = fill(from, &mut piece).context("the stream cannot be read")?;
         // Only the last piece can have a partial block, which is no valid stamp.
         for block in piece[..len].chunks(STAMP_BYTES) {
+            // Counted and not taken from the stamp, so that a missing block shows.
             let number = proof.judged;
             proof.judged += 1;
             let wrong = match Stamp::read(block) {

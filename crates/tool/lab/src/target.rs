@@ -180,6 +180,7 @@ fn await_portal(portal: SocketAddr, limit: Duration) -> Result<()> {
         if Instant::now() > until {
             bail!("nothing listens on {portal} after {limit:?}");
         }
+        // A refused connection returns at once, without using its timeout.
         std::thread::sleep(Duration::from_millis(20));
     }
     Ok(())

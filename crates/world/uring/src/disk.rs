@@ -13,6 +13,7 @@ pub use identity::locate;
 
 use crate::abandoned_writes::AbandonedWrites;
 use crate::operation::{Landed, Operation, Token};
+use crate::operation_table::OnLanded;
 use crate::world::Inner;
 use block::{BlockDevice, Buf, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
 use error_state::ErrorState;
@@ -24,13 +25,16 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
+/// Stands for the cache of the disk among the ranges of abandoned operations: no block has these bytes.
+const CACHE: Range<u64> = u64::MAX - 1..u64::MAX;
+
 /// Block device or regular file, held exclusively by this process.
 pub struct Disk {
     world: Rc<Inner>,
     file: Arc<OwnedFd>,
     geometry: Geometry,
     access: Access,
-    faults: ErrorState,
+    faults: Rc<ErrorState>,
     orphans: AbandonedWrites,
     latency_model: Option<Box<LatencyModel>>,
 }
@@ -93,10 +97,11 @@ impl Disk {
     }
 
     /// Runs `operation`. When this future is dropped, the operation keeps its memory until it has landed, and the range
-    /// that it may change (`changes`) is closed to later operations.
+    /// that it may change (`changes`) is closed to later operations. The error of a flush fails the disk even then.
     async fn carry(&self, operation: Operation, changes: Option<&Range<u64>>) -> Landed {
+        let is_flush = matches!(operation, Operation::Flush { .. });
         let token = self.world.reactor.borrow_mut().start(operation);
-        let mut flight = AbandonGuard { disk: self, token: Some(token), changes };
+        let mut flight = AbandonGuard { disk: self, token: Some(token), changes, is_flush };
         let landed = poll_fn(|cx| self.world.reactor.borrow_mut().poll(token, cx)).await;
         // Landed: nothing is left to abandon.
         flight.token = None;
@@ -108,14 +113,32 @@ struct AbandonGuard<'a> {
     disk: &'a Disk,
     token: Option<Token>,
     changes: Option<&'a Range<u64>>,
+    is_flush: bool,
+}
+
+impl AbandonGuard<'_> {
+    /// Closes `bytes` to later operations until the operation has landed.
+    fn on_landed(&self, bytes: &Range<u64>) -> OnLanded {
+        let (faults, all, is_flush) = (self.disk.faults.clone(), self.disk.geometry.all(), self.is_flush);
+        let range = self.disk.orphans.register(bytes.clone());
+        Box::new(move |result| {
+            // The kernel reports a write-back error once per open file: the next flush would succeed. A write without
+            // a caller was not acknowledged, so its error needs no record.
+            if let (true, Err(errno)) = (is_flush, result) {
+                faults.record(OperationKind::Flush, errno, all);
+            }
+            // After the record: operations that this wakes must find the disk failed.
+            drop(range);
+        })
+    }
 }
 
 impl Drop for AbandonGuard<'_> {
     fn drop(&mut self) {
         if let Some(token) = self.token {
-            // Only operations that change the disk need a guard.
-            let guard = || self.changes.map(|bytes| self.disk.orphans.register(bytes.clone()));
-            self.disk.world.reactor.borrow_mut().abandon_disk(token, guard);
+            // A read changes nothing, and its error concerns its caller alone.
+            let on_landed = || self.changes.map(|bytes| self.on_landed(bytes));
+            self.disk.world.reactor.borrow_mut().abandon_disk(token, on_landed);
         }
     }
 }
@@ -198,12 +221,14 @@ impl BlockDevice for Disk {
         self.faults.admit(all)?;
         // Without a volatile cache there is nothing to flush.
         if self.geometry.volatile_cache && !self.access.read_only {
-            // No range is closed if this is abandoned: a flush does not change the content of the disk.
-            let landed = self.carry(Operation::Flush { file: self.file.clone() }, None).await;
+            // No block is closed if this is abandoned: a flush does not change the content of the disk.
+            let landed = self.carry(Operation::Flush { file: self.file.clone() }, Some(&CACHE)).await;
             if let Err(errno) = landed.result {
                 return Err(self.faults.record(OperationKind::Flush, errno, all));
             }
-            // Another flush may have failed meanwhile, and the kernel reports a write-back error once per open file.
+            // Another flush may have failed meanwhile, and the kernel reports a write-back error once per open file. An
+            // abandoned one may have received it, and not landed yet.
+            self.orphans.until_clear(&CACHE).await;
             self.faults.admit(all)?;
         }
         Ok(Stable::attest())
@@ -237,6 +262,67 @@ impl BlockDevice for Disk {
                 Err(Errno::INTR | Errno::AGAIN) => {}
                 Err(errno) => return Err(self.faults.record(OperationKind::Reserve, errno, extent)),
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::launch::run;
+    use crate::options::{Io, Options};
+    use crate::wake_event::new_wake_event;
+    use crate::world::Uring;
+    use block::Blocks;
+    use shard::World;
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+    use std::time::Duration;
+
+    /// Disk whose flushes fail: an eventfd does not support fdatasync(2).
+    fn disk_that_cannot_flush(world: &Uring) -> Disk {
+        let geometry = Geometry {
+            block_bytes: 512,
+            blocks: Blocks(8),
+            physical_block_bytes: 512,
+            optimal_bytes: 512,
+            volatile_cache: true,
+            discard_zeroes: false,
+            prefers_unlogged: false,
+        };
+        Disk {
+            world: world.0.clone(),
+            file: new_wake_event().expect("an eventfd"),
+            geometry,
+            access: Access { align: 1, is_file: true, read_only: false, can_punch: false },
+            faults: Rc::new(ErrorState::none("test".to_owned())),
+            orphans: AbandonedWrites::default(),
+            latency_model: None,
+        }
+    }
+
+    #[test]
+    fn flush_that_fails_after_its_caller_was_dropped_fails_the_disk() {
+        for (io, lands_first) in [(Io::Auto, false), (Io::Auto, true), (Io::Threads, false), (Io::Threads, true)] {
+            let claim = async move |world: Uring| {
+                let disk = disk_that_cannot_flush(&world);
+                {
+                    let mut flush = pin!(disk.flush(Written::attest()));
+                    assert!(flush.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+                    if lands_first {
+                        world.sleep(Duration::from_millis(50)).await;
+                    }
+                }
+                let mut turns = 0;
+                while disk.faults.admit(disk.geometry.all()).is_ok() {
+                    turns += 1;
+                    assert!(turns < 5000, "the flush has failed");
+                    world.sleep(Duration::from_millis(1)).await;
+                }
+                assert_eq!(disk.read(Extent::new(0, 1)).await.map(drop).expect_err("gone").kind, IoErrorKind::Gone);
+            };
+            run(&Options { io, ..Options::default() }, claim).expect("the shard runs");
         }
     }
 }

@@ -1,10 +1,14 @@
 //! Table of operations in flight: the waiting task of each, and those that were abandoned.
 
-use crate::abandoned_writes::AbandonedRange;
 use crate::operation::{Landed, Token};
+use rustix::io::Errno;
 use std::task::{Context, Poll, Waker};
 
-/// Operations by token. A token is free again when its operation has landed *and* its result was taken, or discarded
+/// Receives the result of an operation whose future was dropped, when it has landed. Until then it keeps later
+/// operations away from the bytes that the operation may still write.
+pub(crate) type OnLanded = Box<dyn FnOnce(Result<usize, Errno>)>;
+
+/// Operations by token. A token is free again when its operation has landed *and* its result was taken, or passed on
 /// for an abandoned operation.
 #[derive(Default)]
 pub(crate) struct OperationTable {
@@ -16,10 +20,8 @@ enum OperationState {
     Free,
     Waiting(Option<Waker>),
     Landed(Landed),
-    /// The future was dropped. The guard keeps later operations away from the bytes that it may still write.
-    Orphan {
-        _guard: Option<AbandonedRange>,
-    },
+    /// The future was dropped.
+    Orphan(Option<OnLanded>),
 }
 
 impl OperationTable {
@@ -34,13 +36,12 @@ impl OperationTable {
         token
     }
 
-    /// Stores the result and wakes the waiting task; discards it for an abandoned operation.
+    /// Stores the result and wakes the waiting task; passes it on for an abandoned operation.
     pub fn land(&mut self, token: Token, landed: Landed) {
         match std::mem::replace(&mut self.places[token as usize], OperationState::Landed(landed)) {
             OperationState::Waiting(Some(waker)) => waker.wake(),
             OperationState::Waiting(None) => {}
-            // No caller: releasing the entry also releases the range that its guard protects.
-            OperationState::Orphan { .. } => drop(self.release(token)),
+            OperationState::Orphan(on_landed) => self.end_abandoned(token, on_landed),
             OperationState::Free | OperationState::Landed(_) => unreachable!("an operation lands once"),
         }
     }
@@ -58,19 +59,26 @@ impl OperationTable {
                 OperationState::Landed(landed) => Poll::Ready(landed),
                 _ => unreachable!("it was matched above"),
             },
-            OperationState::Free | OperationState::Orphan { .. } => unreachable!("only the owner of a token polls it"),
+            OperationState::Free | OperationState::Orphan(_) => unreachable!("only the owner of a token polls it"),
         }
     }
 
-    /// Abandons an operation. Returns true, and asks for `guard`, when it is still in flight.
-    pub fn abandon(&mut self, token: Token, guard: impl FnOnce() -> Option<AbandonedRange>) -> bool {
-        // The result is there already: nothing can be written any more, so no guard is needed.
+    /// Abandons an operation, and asks for the receiver of its result. Returns true when it is still in flight.
+    pub fn abandon(&mut self, token: Token, on_landed: impl FnOnce() -> Option<OnLanded>) -> bool {
+        // The result is there already, but its caller has not seen it.
         if matches!(self.places[token as usize], OperationState::Landed(_)) {
-            self.release(token);
+            self.end_abandoned(token, on_landed());
             return false;
         }
-        self.places[token as usize] = OperationState::Orphan { _guard: guard() };
+        self.places[token as usize] = OperationState::Orphan(on_landed());
         true
+    }
+
+    /// Frees the token of an abandoned operation that has landed, and passes its result on.
+    fn end_abandoned(&mut self, token: Token, on_landed: Option<OnLanded>) {
+        if let (OperationState::Landed(landed), Some(on_landed)) = (self.release(token), on_landed) {
+            on_landed(landed.result);
+        }
     }
 
     fn release(&mut self, token: Token) -> OperationState {

@@ -1,9 +1,8 @@
 //! Reactor of one shard: starts operations and delivers their results to the waiting tasks.
 
-use crate::abandoned_writes::AbandonedRange;
 use crate::backend::Backend;
 use crate::operation::{Done, Interest, Landed, Operation, Token, Wait};
-use crate::operation_table::OperationTable;
+use crate::operation_table::{OnLanded, OperationTable};
 use crate::options::{Io, Options};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -51,9 +50,9 @@ impl Reactor {
         }
     }
 
-    /// Abandons a disk operation; `guard` is asked for when it is still in flight.
-    pub fn abandon_disk(&mut self, token: Token, guard: impl FnOnce() -> Option<AbandonedRange>) {
-        self.flights.abandon(token, guard);
+    /// Abandons a disk operation; `on_landed` is asked for the receiver of its result.
+    pub fn abandon_disk(&mut self, token: Token, on_landed: impl FnOnce() -> Option<OnLanded>) {
+        self.flights.abandon(token, on_landed);
     }
 
     /// Submits started operations, waits up to `wait`, and wakes the tasks whose operations have landed.

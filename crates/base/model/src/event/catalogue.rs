@@ -1,6 +1,7 @@
 //! Catalogue of events. A number is never reused for another meaning.
 
 use super::EventSeverity;
+use crate::number::unsigned;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -34,6 +35,8 @@ macro_rules! catalogue {
 }
 
 catalogue! {
+    // The hundreds group the codes: 1 disks, 2 repairs, logs and copies, 3 pools and volumes, 4 hosts and portals, 5
+    // console and receivers, 9 the node.
     101 DISK_FAILED        Warning  "Disk failed and was removed from its pool.";
     102 DISK_MISSING       Warning  "Disk missing: a pool member was not found.";
     103 DISK_OUT           Info     "Disk removed from its pool by an operator.";
@@ -200,7 +203,7 @@ pub struct NotAnEventCode;
 impl FromStr for EventCode {
     type Err = NotAnEventCode;
     fn from_str(text: &str) -> Result<Self, NotAnEventCode> {
-        text.strip_prefix("BY-E").and_then(|number| number.parse().ok()).map(Self).ok_or(NotAnEventCode)
+        text.strip_prefix("BY-E").and_then(unsigned).map(Self).ok_or(NotAnEventCode)
     }
 }
 
@@ -227,7 +230,9 @@ mod tests {
             assert_eq!(entry.code.to_string().parse(), Ok(entry.code));
             assert_eq!(entry.code.severity(), entry.severity);
         }
-        assert_eq!("BY-1234".parse::<EventCode>(), Err(NotAnEventCode));
+        for text in ["BY-1234", "BY-E+10"] {
+            assert_eq!(text.parse::<EventCode>(), Err(NotAnEventCode));
+        }
         assert_eq!(EventCode(999).severity(), EventSeverity::Warning);
     }
 }

@@ -194,6 +194,18 @@ fn write_without_a_caller_is_overtaken_by_nothing_that_overlaps_it() {
 }
 
 #[test]
+fn flush_without_a_caller_runs_to_its_end_so_that_the_device_sees_its_result() {
+    let bench = Bench::new();
+    let mut dropped = bench.disk.flush(Written::attest()).boxed_local();
+    assert!((&mut dropped).now_or_never().is_none());
+    drop(dropped);
+    assert_eq!((bench.disk.abandoned_count(), bench.done().len()), (1, 0));
+    bench.disk.device().set(true);
+    bench.run();
+    assert_eq!((bench.disk.abandoned_count(), bench.done()), (0, vec!["flush"]));
+}
+
+#[test]
 fn operations_under_way_are_bounded_and_the_rest_gets_its_turn() {
     let bench = Bench::new();
     let mut calls: Vec<_> = (0..OPERATIONS_MAX + 3).map(|_| bench.hedged(0)).collect();

@@ -64,6 +64,14 @@ impl Drop for Slab {
     }
 }
 
+impl Drop for FreeRegions {
+    fn drop(&mut self) {
+        // The thread is exiting. Slots may have gone to other threads, and the next one that frees a slot of the region
+        // lists it. Otherwise its free slots would be unused until the last of its slots is freed.
+        self.regions.iter().flatten().for_each(|region| region.unlist());
+    }
+}
+
 impl FreeRegions {
     fn claim(&mut self, len: usize) -> Slot {
         let regions = &mut self.regions[class_of(len)];
@@ -88,11 +96,13 @@ impl FreeRegions {
     /// class.
     fn will_be_free(&mut self, slot: &mut Slot) {
         let len = slot.bytes().len();
+        // MADV_DONTNEED of a part costs the region its huge page, so it is used beyond the limit only.
         if self.held_bytes + len > HELD_BYTES_MAX {
             slot.forget();
         } else {
             self.held_bytes += len;
         }
+        // The slot is freed after this, so the region counts it as owned.
         let (regions, region) = (&mut self.regions[class_of(len)], slot.region());
         // A region that nobody lists was full: its slots become available through this thread.
         if region.list() {
@@ -197,5 +207,17 @@ mod tests {
         let of_other = other.join().expect("dropping does not panic");
         assert_eq!(of_other, (1, 0, 3), "the region that nobody knew");
         assert_eq!(known(LEN), (1, 0, 0));
+    }
+
+    #[test]
+    fn region_of_a_thread_that_has_ended_is_used_by_the_thread_that_frees_a_slot() {
+        const LEN: usize = 512 << 10;
+        let other = std::thread::spawn(|| (0..2).filter_map(|_| Slab::zeroed(LEN)).collect::<Vec<_>>());
+        let mut slabs = other.join().expect("claiming does not panic");
+        assert_eq!(known(LEN), (0, 0, 0));
+        drop(slabs.pop());
+        assert_eq!(known(LEN), (1, 1, 1), "the region whose thread has ended");
+        slabs.extend((0..3).filter_map(|_| Slab::zeroed(LEN)));
+        assert_eq!(known(LEN), (1, 4, 0), "all of its slots are claimed");
     }
 }

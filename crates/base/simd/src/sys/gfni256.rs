@@ -36,6 +36,7 @@ fn xor(a: Vector, b: Vector) -> Vector {
 #[target_feature(enable = "avx2,gfni")]
 #[inline]
 fn double(a: Vector) -> Vector {
+    // Not GF2P8MULB: that instruction multiplies in the field of AES (0x11b), and RAID-6 uses 0x11d.
     _mm256_gf2p8affine_epi64_epi8::<0>(a, _mm256_set1_epi64x(DOUBLE.cast_signed()))
 }
 

@@ -46,6 +46,7 @@ macro_rules! kernel {
         fn xor_all(sources: &[&[u8]], out: &mut [u8]) {
             let done = out.len() / STEP * STEP;
             for (step, out) in out.as_chunks_mut::<STEP>().0.iter_mut().enumerate() {
+                // Sums stay in registers over all sources, so each byte of `out` is written once.
                 let mut sum = [zero(); $crate::sys::kernel::UNROLL];
                 for source in sources {
                     let vectors = source[step * STEP..][..STEP].as_chunks::<BYTES>().0;
@@ -71,6 +72,7 @@ macro_rules! kernel {
                     for syndrome in &mut syndrome {
                         *syndrome = double(*syndrome);
                     }
+                    // A column of zeros still doubles the syndrome: the powers of the later columns depend on it.
                     let Some(bytes) = column else { continue };
                     let vectors = bytes[from + step * STEP..][..STEP].as_chunks::<BYTES>().0;
                     for ((sum, syndrome), vector) in sum.iter_mut().zip(&mut syndrome).zip(vectors) {

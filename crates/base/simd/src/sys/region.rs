@@ -46,6 +46,7 @@ impl Region {
         // A refusal is ignored: small pages work as well.
         // SAFETY: the mapping is ours, and the advice changes nothing of what it holds.
         let _ = unsafe { madvise(at.as_ptr().cast(), REGION_BYTES, Advice::LinuxHugepage) };
+        // Larger slots are fewer than the bits: those behind them stay zero, and are never claimed.
         let slots = REGION_BYTES / slot_bytes;
         let free = std::array::from_fn(|word| AtomicU64::new(low_bits(slots.saturating_sub(word * 64))));
         Ok(Self { at, slot_bytes, free, used: Default::default(), is_listed: AtomicBool::new(false) })

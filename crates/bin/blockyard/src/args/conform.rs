@@ -52,6 +52,7 @@ pub enum Hash {
     Sha3,
 }
 
+// A type of its own, because `iscsi` does not depend on clap.
 impl From<Hash> for Algorithm {
     fn from(chosen: Hash) -> Self {
         match chosen {
@@ -107,6 +108,7 @@ pub enum Use {
     LinuxHa,
 }
 
+// A type of its own, because `conform` does not depend on clap.
 impl From<Use> for Purpose {
     fn from(chosen: Use) -> Self {
         match chosen {

@@ -149,6 +149,7 @@ impl FromStr for DiskGiven {
 
     /// Reads text with a slash as a path, and any other text as a name.
     fn from_str(text: &str) -> Result<Self, Refusal> {
+        // Names have no slash. A file in the current folder is written `./d0.img`.
         if text.contains('/') { Ok(Self::Path(text.into())) } else { text.parse().map(Self::Name) }
     }
 }

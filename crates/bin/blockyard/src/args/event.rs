@@ -45,6 +45,7 @@ impl std::str::FromStr for Since {
     type Err = Refusal;
 
     fn from_str(text: &str) -> Result<Self, Refusal> {
+        // No text is both: a time has dashes, and a span has none.
         let at = text.parse().map(Self::At);
         at.or_else(|_: Refusal| text.parse().map(Self::Ago)).map_err(|refusal: Refusal| {
             let hint = "write a duration such as 24h, or a UTC time such as 2026-11-21T10:19:59Z";

@@ -50,7 +50,9 @@ impl Endpoint {
             Failure::usage(&Refusal::new(code::ADDRESS_INVALID, message, "write https://array1:8443"))
         };
         let parsed: Uri = url.parse().map_err(|_| wrong())?;
+        // The API is at the root of its host. A path in the URL would be ignored silently.
         let at_root = matches!(parsed.path(), "" | "/") && parsed.query().is_none();
+        // HTTPS only: every request carries the token.
         let host = parsed.host().filter(|_| parsed.scheme_str() == Some("https") && at_root).ok_or_else(wrong)?;
         // The resolver expects an IPv6 address without brackets.
         let host = host.trim_matches(['[', ']']).to_owned();
@@ -96,6 +98,7 @@ impl Endpoint {
     /// Returns the process ID of the daemon; none if it does not answer, or is remote.
     pub(super) async fn pid(&self) -> Option<u32> {
         let Self::Socket(socket) = self else { return None };
+        // The kernel names the process at the other end (SO_PEERCRED).
         let peer = UnixStream::connect(socket).await.ok()?.peer_cred().ok()?;
         peer.pid().and_then(|pid| u32::try_from(pid).ok())
     }
@@ -120,6 +123,7 @@ async fn over(
 }
 
 fn variable(name: &str) -> Option<String> {
+    // An empty variable counts as unset, so that a script can clear one.
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
@@ -128,6 +132,7 @@ fn token(file: Option<&Path>) -> Result<Zeroizing<String>, Failure> {
     let mut text = Zeroizing::new(String::new());
     match file {
         None => {
+            // No option takes the token itself: arguments are visible in the list of processes.
             let from_environment = variable("BLOCKYARD_TOKEN").ok_or_else(|| no_token("none is given"))?;
             *text = from_environment;
         }
@@ -149,6 +154,7 @@ fn no_token(why: &str) -> Failure {
 
 fn unreachable(socket: &Path, error: &io::Error) -> Failure {
     let socket = socket.display();
+    // Distinguished, because the daemon runs and starting it would not help.
     if error.kind() == ErrorKind::PermissionDenied {
         let message = format!("only root and the user of the daemon may connect to {socket}");
         return Refusal::new(code::FORBIDDEN, message, "use sudo").into();

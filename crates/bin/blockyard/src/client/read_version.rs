@@ -113,6 +113,7 @@ fn differences(was: &Value, is: &Value) -> Vec<String> {
 /// Formats a value for people.
 fn said(value: &Value) -> String {
     match value {
+        // The API reports a disabled setting as null.
         Value::Null => "off".to_owned(),
         Value::String(text) => text.clone(),
         other => other.to_string(),

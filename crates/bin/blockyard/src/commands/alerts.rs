@@ -31,6 +31,7 @@ pub(super) fn run(desk: &CommandContext, command: AlertCommand) -> Result<(), Fa
             desk.client.delete(&path_of(&name))?;
             desk.out.said(&format!("receiver {name} removed"))
         }
+        // A subject such as `pool tank` arrives as two words, because the shell splits it.
         AlertCommand::Silence { what, lasts, .. } => silence(desk, what.join(" "), lasts),
         AlertCommand::Acknowledge { number } => {
             let path = format!("/alerts/{number}/acknowledge");
@@ -55,6 +56,7 @@ fn asked(how: ReceiverOptions) -> Result<SetReceiver, Failure> {
     let signing = variable(webhook.is_some(), "BLOCKYARD_WEBHOOK_SECRET");
     let secret = secret::read(secret_file.as_deref(), signing, false)?;
     Ok(SetReceiver {
+        // An absent field keeps its value. An empty list would remove all addresses.
         to: (!mail.is_empty()).then_some(mail),
         from,
         smtp,
@@ -120,6 +122,7 @@ fn list(desk: &CommandContext, options: &ListOptions) -> Result<(), Failure> {
 }
 
 fn silence(desk: &CommandContext, what: String, lasts: Option<model::Span>) -> Result<(), Failure> {
+    // Clap requires either `--for` or `--off`.
     let Some(lasts) = lasts else {
         desk.client.delete(&format!("/silences?matcher={}", escaped(&what)))?;
         return desk.out.said(&format!("silence of {what} removed"));

@@ -77,6 +77,7 @@ fn verify(desk: &CommandContext) -> Result<(), Failure> {
         None if !findings.is_empty() => {
             // Printed in full even without a broken record: a missing or truncated file is damage, too.
             desk.out.done(&answer, &format!("the audit log is damaged: {}", findings.join("; ")))?;
+            // The report is printed already; only the exit code tells scripts of the damage.
             Err(Failure::Said)
         }
         None => desk

@@ -21,6 +21,7 @@ pub(super) fn export(desk: &CommandContext) -> Result<(), Failure> {
     let answer = desk.client.get("/config", "config")?;
     let document: Document = answer.decode()?;
     let text = if desk.out.is_json() { json(&document)? } else { toml(&document)? };
+    // The document as it is, without the frame of other answers, so that it can be applied again.
     put(&text)
 }
 
@@ -167,6 +168,7 @@ fn show(desk: &CommandContext, plan: &Plan) -> Result<(), Failure> {
     let losses = plan.losses.iter().map(|loss| format!("! {loss}\n"));
     text.extend(losses);
     put(&text)?;
+    // Standard error, so that a script that reads standard output sees steps alone.
     if !plan.losses.is_empty() && !desk.out.is_quiet() {
         eprintln!(
             "sessions would end or lose access: unmount the volumes on those hosts first, or apply with \
@@ -209,6 +211,7 @@ fn request(options: &DocumentOptions) -> Result<ApplyConfig, Failure> {
 
 /// Reads the secret file of an entry, relative to `folder`, if one is named.
 fn take_secret(entry: &mut ChapEntry, folder: &Path) -> Result<(), Failure> {
+    // Only from the file: a secret in the environment could belong to any of the hosts.
     if let Some(file) = entry.secret_file.take() {
         entry.secret = secret::read(Some(&folder.join(file)), "", false)?;
     }

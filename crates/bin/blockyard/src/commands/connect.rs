@@ -40,6 +40,7 @@ pub(super) fn view(desk: &CommandContext, name: &Name) -> Result<View, Failure> 
     let host: HostReport = desk.client.get(&format!("/hosts/{name}"), "host")?.decode()?;
     let groups: Vec<HostGroupReport> = desk.client.get("/groups", "groups")?.decode()?;
     let all: Vec<PresentationReport> = desk.client.get("/presentations", "presentations")?.decode()?;
+    // A presentation is for a host, for a group of hosts, or for everyone.
     let is_for = |whom: &Name| {
         whom == name
             || whom.as_str() == EVERYONE

@@ -20,6 +20,7 @@ pub(super) fn run(desk: &CommandContext, command: &DebugCommand) -> Result<(), F
         tasks = answer.decode()?;
         tasks.retain(|task| before.contains(&which(task)));
     }
+    // Not the answer itself, which still has the commands that the comparison has removed.
     if desk.out.is_json() {
         let whole = serde_json::json!({ "schema": 1, "tasks": tasks });
         return put(&format!("{whole:#}\n"));

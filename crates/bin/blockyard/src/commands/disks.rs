@@ -81,6 +81,7 @@ fn list(desk: &CommandContext, options: &ListOptions) -> Result<(), Failure> {
 
 /// Formats the path of a disk; for a remote disk with the number of its paths that are up.
 fn reached(disk: &DiskReport) -> String {
+    // The paths of a free disk are idle on purpose, so their number would look like a failure.
     let Some(remote) = disk.remote.as_ref().filter(|_| disk.state != DiskState::Free) else { return disk.path.clone() };
     let up = remote.paths.iter().filter(|path| path.state == DiskPathState::Up).count();
     format!("{} ({up} of {} paths up)", disk.path, remote.paths.len())
@@ -113,21 +114,24 @@ fn paths_of(remote: &RemoteReport) -> String {
 fn find(desk: &CommandContext, options: &ListOptions) -> Result<(), Failure> {
     let answer = desk.client.list("/block-devices", "block_devices", options, &[])?;
     let devices: Vec<BlockDeviceReport> = answer.decode()?;
-    let row = |device: &BlockDeviceReport| {
-        let attached = device.transport.map(|transport| transport.as_str());
-        vec![
-            device.state.as_str().to_owned(),
-            device.size.to_string(),
-            or_dash(attached),
-            or_dash(device.identity.model.as_ref()),
-            or_dash(device.identity.serial.as_ref()),
-            or_dash(device.identity.place()),
-            device.path.clone(),
-            or_dash(device.reason.as_ref()),
-        ]
-    };
-    let header = &["STATE", "SIZE", "TRANSPORT", "MODEL", "SERIAL", "SLOT", "PATH", "REASON"];
-    desk.out.rows(&answer, &Rows { header, rows: devices.iter().map(row).collect() })
+    let header = &["PATH", "STATE", "SIZE", "TRANSPORT", "MODEL", "SERIAL", "SLOT", "REASON"];
+    desk.out.rows(&answer, &Rows { header, rows: devices.iter().map(row_of).collect() })
+}
+
+/// Returns the row of a block device, in the order of the columns of `disk find`.
+fn row_of(device: &BlockDeviceReport) -> Vec<String> {
+    let attached = device.transport.map(|transport| transport.as_str());
+    vec![
+        // First, because `-o name` prints the first column, and `disk add` takes the path.
+        device.path.clone(),
+        device.state.as_str().to_owned(),
+        device.size.to_string(),
+        or_dash(attached),
+        or_dash(device.identity.model.as_ref()),
+        or_dash(device.identity.serial.as_ref()),
+        or_dash(device.identity.place()),
+        or_dash(device.reason.as_ref()),
+    ]
 }
 
 /// Shows all facts about a disk.
@@ -223,6 +227,7 @@ fn with_login(request: NewDisk, options: RemoteOptions) -> Result<NewDisk, Failu
         |user, secret: Option<SecretText>| secret.map(|secret| NewChap { user, secret: Some(secret), demand: None });
     let own = chap_secret_file.map(|file| secret::read(Some(&file), "", false)).transpose()?.flatten();
     let target = mutual_secret_file.map(|file| secret::read(Some(&file), "", false)).transpose()?.flatten();
+    // The CHAP name of this array is part of the address.
     Ok(NewDisk { chap: chap(None, own), mutual_chap: chap(mutual_user, target), digests, ..request })
 }
 
@@ -310,4 +315,25 @@ pub(super) fn absolute(path: &Path) -> Result<String, Failure> {
         }
     }
     clean.into_os_string().into_string().map_err(|_| wrong("it is not valid UTF-8"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::{BlockDeviceState, DiskIdentity};
+
+    #[test]
+    fn block_device_is_named_by_its_path() {
+        let device = BlockDeviceReport {
+            path: "/dev/disk/by-id/ata-A".to_owned(),
+            device: "/dev/sda".to_owned(),
+            size: Size::gib(4),
+            identity: DiskIdentity::default(),
+            transport: None,
+            label: None,
+            state: BlockDeviceState::Free,
+            reason: None,
+        };
+        assert_eq!(row_of(&device)[..2], ["/dev/disk/by-id/ata-A", "free"]);
+    }
 }

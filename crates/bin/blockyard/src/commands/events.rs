@@ -81,6 +81,7 @@ fn moment(since: Since) -> Timestamp {
     match since {
         Since::At(time) => time,
         Since::Ago(span) => {
+            // A clock before 1970 lists all events instead of failing.
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_secs());
             Timestamp::from_unix(now).minus(span.seconds())
         }

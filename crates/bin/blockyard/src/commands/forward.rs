@@ -14,6 +14,7 @@ pub(super) fn forward(
     pin: Option<String>,
 ) -> Result<(), Failure> {
     let ca_file = ca_file.map(|file| file.to_string_lossy().into_owned());
+    // Destinations are URLs, so these two words are free.
     match to.as_str() {
         "show" => show(desk),
         "off" => {

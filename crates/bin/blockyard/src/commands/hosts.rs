@@ -83,6 +83,7 @@ pub(super) fn both(options: ChapOptions) -> Result<(Option<NewChap>, Option<NewC
     // Read before any request, so that a bad secret file changes nothing.
     let own = secret::read(chap_secret_file.as_deref(), "BLOCKYARD_CHAP_SECRET", encoded)?;
     let ours = secret::read(mutual_secret_file.as_deref(), "BLOCKYARD_MUTUAL_SECRET", encoded)?;
+    // Without an entry in the request the present credentials stay.
     let given = |user: Option<String>, secret: Option<SecretText>, demand: Option<Demand>| {
         (user.is_some() || secret.is_some() || demand.is_some()).then_some(NewChap { user, secret, demand })
     };

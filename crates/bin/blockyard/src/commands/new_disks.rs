@@ -65,6 +65,7 @@ pub(super) fn named(paths: &[PathBuf], known: &[DiskReport]) -> Result<Vec<(Disk
             let message = format!("disk {full} is listed twice");
             return Err(Refusal::new(code::NAMED_TWICE, message, "list each disk once").into());
         }
+        // A disk that is registered under this path is used as it is.
         let own = known.iter().find(|disk| disk.path == full).and_then(|disk| disk.name.clone());
         let is_taken = |name: &DiskName| {
             known.iter().any(|disk| disk.name.as_ref() == Some(name)) || named.iter().any(|(other, _)| other == name)

@@ -43,6 +43,7 @@ impl<'a> NewFile<'a> {
     pub(super) fn is_saved(&self, saved: io::Result<()>) -> Result<bool, Failure> {
         match saved {
             Ok(()) => Ok(true),
+            // A reader such as `head` has all that it wants, so this is no failure.
             Err(error) if self.is_stdout() && error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
             Err(error) => {
                 let message = format!("{} cannot be written: {error}", self.path.display());

@@ -105,6 +105,7 @@ fn import(desk: &CommandContext, name: &model::Name, request: ImportPool) -> Res
 
 /// Describes the new pool, with the member size of its groups.
 fn created(pool: &PoolReport, level: Level, disks: usize) -> String {
+    // Groups of different disks have different member sizes.
     let sizes: BTreeSet<Size> = pool.groups.iter().map(|group| group.member_size).collect();
     let sizes: Vec<String> = sizes.into_iter().map(Size::iec).collect();
     let (name, size) = (&pool.name, pool.size);
@@ -129,6 +130,7 @@ fn share_out(like: &NewGroup, disks: &[DiskName], count: usize) -> Result<Vec<Ne
 fn list(desk: &CommandContext, options: &ListOptions) -> Result<(), Failure> {
     let answer = desk.client.list("/pools", "pools", options, &[])?;
     let pools: Vec<PoolReport> = answer.decode()?;
+    // Problems of the volumes and disks of a pool are in the status only.
     let status = status(desk)?;
     let row = |pool: &PoolReport| {
         vec![
@@ -177,6 +179,7 @@ fn drawn(pool: &PoolReport, problems: &[&Problem]) -> String {
     };
     match &pool.read_only {
         Some(why) => line(format_args!("  read-only: {why}; {}", pool.writable_hint())),
+        // Only an open pool has a reason. The way of its import is known also while it is closed.
         None if pool.imported_read_only => line(format_args!("  read-only: imported with --read-only")),
         None => {}
     }
@@ -256,6 +259,7 @@ fn drawn_member(member: &MemberReport, problems: &[&Problem]) -> String {
         n => format!(", {} checksum errors", Size::new(n * 4096).iec()),
     };
     let fitness = match (&member.copy, member.health) {
+        // The copy is the reaction to the errors, so it says more than their number.
         (Some(copy), _) => format!(", being copied to {}, {} %", copy.disk, copy.progress.percent()),
         (None, MemberFitness::Failing | MemberFitness::Critical) => {
             format!(", {} failed reads in 24 h", member.errors_24h)

@@ -60,8 +60,13 @@ fn set(
     settings: Vec<(String, String)>,
     force: bool,
 ) -> Result<(), Failure> {
-    let request = PortalSettings { settings: settings.into_iter().collect(), force };
-    let answer = desk.client.patch(&path(address, ""), &request, "portal")?;
+    // Not an empty PATCH: every role may read the settings, and only an administrator may change them.
+    let answer = if settings.is_empty() {
+        desk.client.get(&path(address, ""), "portal")?
+    } else {
+        let request = PortalSettings { settings: settings.into_iter().collect(), force };
+        desk.client.patch(&path(address, ""), &request, "portal")?
+    };
     // Quiet omits the table, and JSON is printed all the same.
     if desk.out.is_quiet() && !desk.out.is_json() {
         return Ok(());
@@ -77,8 +82,13 @@ fn group(
     settings: Vec<(String, String)>,
     force: bool,
 ) -> Result<(), Failure> {
-    let request = PortalGroupSettings { settings: settings.into_iter().collect(), force };
-    let answer = desk.client.patch(&format!("/portal-groups/{tag}"), &request, "portal_group")?;
+    let path = format!("/portal-groups/{tag}");
+    let answer = if settings.is_empty() {
+        desk.client.get(&path, "portal_group")?
+    } else {
+        let request = PortalGroupSettings { settings: settings.into_iter().collect(), force };
+        desk.client.patch(&path, &request, "portal_group")?
+    };
     if desk.out.is_quiet() && !desk.out.is_json() {
         return Ok(());
     }

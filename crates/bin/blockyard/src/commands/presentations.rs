@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 
 pub(super) fn present(desk: &CommandContext, options: PresentOptions) -> Result<(), Failure> {
     let PresentOptions { volume, host, everyone: _, spread, also, lun, force, target, read_only, groups } = options;
+    // Clap requires a host or `--everyone`.
     let host = host.map_or_else(|| EVERYONE.parse(), Ok)?;
     let (answer, seen) = match spread {
         Some(targets) => {

@@ -139,6 +139,7 @@ fn list(desk: &CommandContext, options: &ListOptions) -> Result<(), Failure> {
         "CONNECTED",
         "RESERVATIONS",
         "ISID",
+        // Last, because initiator names are long and would move all further columns.
         "INITIATOR",
     ];
     desk.out.rows(&answer, &Rows { header, rows: sessions.iter().map(row).collect() })

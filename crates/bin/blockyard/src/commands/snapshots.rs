@@ -42,6 +42,7 @@ pub(super) fn run(desk: &CommandContext, command: SnapshotCommand) -> Result<(),
 }
 
 fn list(desk: &CommandContext, volume: Option<&VolumeName>, options: &ListOptions) -> Result<(), Failure> {
+    // Filtered by the daemon, so that `--limit` counts snapshots of this volume only.
     let of = volume.map(|volume| ("volume", volume.to_string()));
     let answer = desk.client.list("/snapshots", "snapshots", options, of.as_slice())?;
     let snapshots: Vec<SnapshotReport> = answer.decode()?;

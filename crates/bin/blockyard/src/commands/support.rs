@@ -105,6 +105,7 @@ fn fill(desk: &CommandContext, bundle: &mut Bundle) -> std::io::Result<()> {
         metrics.extend_from_slice(bytes);
         Ok(())
     });
+    // A part of the text would look like a complete report of fewer metrics.
     if taken.is_ok() {
         bundle.add("metrics.txt", &metrics)?;
     }
@@ -130,6 +131,7 @@ fn fill(desk: &CommandContext, bundle: &mut Bundle) -> std::io::Result<()> {
 }
 
 fn fact(path: &Path) -> Option<Vec<u8>> {
+    // Bounded while it is read, because files of `/proc` report no size.
     let mut bytes = Vec::new();
     std::fs::File::open(path).ok()?.take(FACT_BYTES_MAX).read_to_end(&mut bytes).ok()?;
     Some(bytes)

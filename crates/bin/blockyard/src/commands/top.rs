@@ -40,6 +40,7 @@ pub(super) fn run(desk: &CommandContext, options: &TopOptions) -> Result<(), Fai
 
 fn show(out: Output, moment: &LiveRates, options: &TopOptions, lines: usize) -> Result<(), Failure> {
     if out.is_json() {
+        // One line for each moment, so that a reader can parse the stream by lines.
         return put(&format!("{}\n", serde_json::to_value(moment).unwrap_or_default()));
     }
     if io::stdout().is_terminal() {

@@ -77,6 +77,7 @@ fn array(desk: &CommandContext) -> Result<Array, Failure> {
 /// *Errors*: a word matches no setting.
 fn chosen(root: &Root, array: &Array, which: &TuneOptions) -> Result<Vec<Advice>, Failure> {
     let all = tune::look(root, array);
+    // A misspelled word would select nothing and look like success.
     let unknown = which.only.iter().find(|word| !all.iter().any(|advice| advice.is_named(word)));
     if let Some(word) = unknown {
         let message = format!("\"{word}\" matches no setting of this machine");

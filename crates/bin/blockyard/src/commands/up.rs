@@ -43,6 +43,7 @@ fn request(options: &UpOptions, known: &[DiskReport]) -> Result<NewSetup, Failur
         host: host_name(options)?,
         initiators: initiators.clone(),
         chap: chap.map(|secret| NewChap { secret: Some(secret), ..NewChap::default() }),
+        // What exists already is accepted, so that the command can be repeated after a failure.
         must_be_new: false,
         allow_disruption: options.disruption.allow_disruption,
     })

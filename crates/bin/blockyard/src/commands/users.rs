@@ -62,6 +62,7 @@ pub(super) fn link(desk: &CommandContext, user: Option<Name>, role: Option<Role>
         return desk.out.json(&answer);
     }
     let LinkReport { url, until } = answer.decode()?;
+    // Only the URL goes to standard output, so that a script can pass it on.
     if !desk.out.is_quiet() {
         eprintln!("one-time link, valid until {until}:");
     }

@@ -161,6 +161,7 @@ fn set(desk: &CommandContext, name: &VolumeName, settings: VolumeSettingOptions)
         names.into_iter().zip(values).filter_map(|(name, value)| Some((name, value?))).collect();
     let path = format!("/volumes/{name}");
     let answer = if settings.is_empty() {
+        // Not an empty PATCH: a viewer may read the settings, but not change them.
         desk.client.get(&path, "volume")?
     } else {
         desk.client.patch(&path, &VolumeChange { size: None, settings }, "volume")?

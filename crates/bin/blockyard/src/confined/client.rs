@@ -50,6 +50,7 @@ impl Client {
     fn read(&self) -> io::Result<()> {
         loop {
             let Some((bytes, descriptor)) = receive(&self.socket)? else { return Ok(()) };
+            // A malformed answer ends the daemon: a helper that is broken must not decide which disks are opened.
             let answer = Answer::parse(&bytes).map_err(io::Error::other)?;
             let waiting = self.waiting().remove(&answer.number);
             // The request may have timed out; its receiver is gone then.
@@ -58,6 +59,7 @@ impl Client {
     }
 
     fn waiting(&self) -> MutexGuard<'_, HashMap<u32, Sender<Answered>>> {
+        // Each holder makes one call on the map, so a panic leaves nothing half done.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -59,6 +59,7 @@ fn alone(state: &Path, parent: Option<Pid>) {
     // If the attempt succeeds, its file must not stay.
     let _ = std::fs::remove_file("/etc/blockyard-probe");
     tell("disk", File::open("/dev/vda").is_ok() || File::open("/dev/sda").is_ok());
+    // IPPROTO_ICMP is 1.
     let icmp = Protocol::from_raw(NonZeroU32::MIN);
     tell("packet socket", socket(AddressFamily::PACKET, SocketType::RAW, None).is_ok());
     tell("raw socket", socket(AddressFamily::INET, SocketType::RAW, Some(icmp)).is_ok());
@@ -76,6 +77,7 @@ fn alone(state: &Path, parent: Option<Pid>) {
         let memory =
             rustix::fs::open(format!("/proc/{}/mem", parent.as_raw_nonzero()), OFlags::RDWR, FileMode::empty());
         tell("helper ptrace", memory.is_ok());
+        // Signal 0 tests the permission and ends nothing.
         tell("helper signal", test_kill_process(parent).is_ok());
     }
 }

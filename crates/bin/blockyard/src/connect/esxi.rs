@@ -9,6 +9,7 @@ pub(super) fn steps(view: &View) -> Vec<Step> {
     if let Some(initiator) = &view.initiator {
         first.push(format!("esxcli iscsi adapter set --adapter=HBA --name={initiator}"));
     }
+    // By default ESXi changes the path after 1,000 commands, so a short burst uses one path only.
     let rule = "esxcli storage nmp satp rule add --satp=VMW_SATP_ALUA --vendor=BLOCKYRD --model=Volume --claim-option=tpgs_on \
                 --psp=VMW_PSP_RR --psp-option=iops=1 --description=Blockyard";
     // The first step has enabled the adapter already.

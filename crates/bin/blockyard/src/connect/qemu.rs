@@ -45,6 +45,7 @@ pub(super) fn log_in(view: &View) -> Vec<String> {
         let drive = format!("qemu-system-x86_64 -drive file={url},format=raw,if=virtio{access}");
         lines.push(match &view.chap_user {
             None => format!("{drive} -iscsi initiator-name=INITIATOR"),
+            // A file, because all users of the machine can read a command line.
             Some(user) => format!(
                 "{drive} -object secret,id=chap,file=SECRET-FILE -iscsi initiator-name=INITIATOR,user={user},password-secret=chap"
             ),

@@ -65,6 +65,7 @@ pub(super) fn log_in(view: &View, everywhere: bool) -> Vec<String> {
         if !lines.contains(&find) {
             lines.push(find);
         }
+        // Without MPIO a second session would show each volume as another disk.
         if !everywhere {
             lines.push(format!("{connect}{chap}"));
             continue;

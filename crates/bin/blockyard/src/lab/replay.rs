@@ -65,6 +65,7 @@ fn way_of(to: &str, options: &ReplayOptions, sessions: usize) -> Result<Transpor
         session: session as u16,
         auth: aim.auth.clone(),
         digests: false,
+        // A trace records sessions and not their connections.
         connections: 1,
         depth: DEPTH,
     };
@@ -195,6 +196,7 @@ fn totals(replayed: &Replayed) -> Rows {
     let row = |name: &str, of: fn(&Compared) -> &Figures, seconds: f64, late: [String; 2]| {
         let commands: u64 = replayed.kinds.iter().map(|kind| of(kind).commands).sum();
         let bytes: u64 = replayed.kinds.iter().map(|kind| of(kind).bytes).sum();
+        // A trace of one command has no duration.
         let per_second = |count: f64| if seconds > 0.0 { count / seconds } else { 0.0 };
         let [rate, bandwidth] = [per_second(commands as f64), per_second(bytes as f64 / 1e6)];
         let figures = [name.to_owned(), format!("{seconds:.3}"), format!("{rate:.0}"), format!("{bandwidth:.1}")];

@@ -63,6 +63,7 @@ impl Cpus {
     pub(crate) fn near(root: &Root, node: Option<u32>) -> Self {
         let list = node.and_then(|node| root.text(&format!("sys/devices/system/node/node{node}/cpulist")));
         let near = Self::of_list(&list.unwrap_or_default());
+        // A node may have memory and no processor.
         if near.len() == 0 { Self::online(root) } else { near }
     }
 
@@ -88,6 +89,7 @@ impl Cpus {
     pub(crate) fn of_mask(text: &str) -> Self {
         let mut all = BTreeSet::new();
         for (n, word) in text.trim().rsplit(',').enumerate() {
+            // A word that cannot be read counts as empty, so its processors are left alone.
             let bits = u32::from_str_radix(word, 16).unwrap_or(0);
             let first = u32::try_from(n).unwrap_or(0) * 32;
             all.extend((0..32).filter(|bit| bits >> bit & 1 == 1).map(|bit| first + bit));
@@ -114,6 +116,7 @@ impl fmt::Display for Cpus {
 
 /// Returns the NUMA node in a device's `numa_node` file; none for -1.
 pub(super) fn node(root: &Root, path: &str) -> Option<u32> {
+    // The kernel writes -1 for a device without a node, which does not parse as unsigned.
     root.text(path)?.parse().ok()
 }
 

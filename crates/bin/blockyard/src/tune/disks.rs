@@ -53,6 +53,7 @@ pub(super) fn devices(root: &Root, paths: &[impl AsRef<Path>]) -> Vec<Device> {
             found.entry(device.name.clone()).and_modify(|known| known.is_shared |= device.is_shared).or_insert(device);
             continue;
         }
+        // A device that names itself would never end.
         let below = below.into_iter().filter(|name| *name != device.name);
         next.extend(below.filter_map(|name| self::device(root, &Path::new("/dev").join(name))));
     }
@@ -84,6 +85,7 @@ fn of(root: &Root, device: &Device) -> Vec<Advice> {
             return advice;
         }
         let note = format!("the array uses only a part of {}; other users share the same queue", device.name);
+        // A partition has no queue of its own, so a change reaches the other users of the disk.
         if advice.verdict == Verdict::Change { advice.asking(note) } else { advice }
     };
     all.into_iter().flatten().map(shared).collect()
@@ -111,6 +113,7 @@ impl Queue<'_> {
 
     /// Returns true for a rotational disk. Virtual disks claim to be rotational as well, without knowing.
     fn turns(&self) -> bool {
+        // Prefixes of the disks of virtio and Xen.
         let is_virtual = ["vd", "xvd"].iter().any(|prefix| self.name.starts_with(prefix));
         self.text("rotational").as_deref() == Some("1") && !is_virtual
     }
@@ -137,6 +140,7 @@ impl Queue<'_> {
             // Without a scheduler the number of requests is that of the hardware queue.
             return Some(advice);
         }
+        // Judged by the choices of the kernel: the scheduler is set in the same run, before the number.
         let sorts = self.text("scheduler").is_some_and(|text| text.contains("mq-deadline"));
         if !sorts {
             return Some(advice);

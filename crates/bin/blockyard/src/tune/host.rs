@@ -68,6 +68,7 @@ pub(crate) fn steps(system: System, terms: Terms, machine: Machine) -> Vec<Step>
                  work of the guest.",
                 "-object iothread,id=disk0 -device virtio-blk-pci,drive=DRIVE,iothread=disk0",
             ];
+            // qemu runs its initiator in the host, which is a Linux machine.
             let network = linux::network(machine).into_iter();
             network
                 .chain([Step::new(

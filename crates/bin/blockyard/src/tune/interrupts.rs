@@ -13,6 +13,7 @@ pub(super) fn look(root: &Root, array: &Array) -> Vec<Advice> {
     let cards = cards.into_iter().filter(|name| interfaces::is_card(root, name));
     let mut all: Vec<Advice> =
         cards.filter_map(|name| of(root, &name, &format!("sys/class/net/{name}/device"), false)).collect();
+    // SATA and SAS disks share the interrupts of their controller.
     let disks = disks::devices(root, &array.disks).into_iter().filter(|disk| disk.name.starts_with("nvme"));
     all.extend(disks.filter_map(|disk| of(root, &disk.name, &format!("sys/block/{}/device/device", disk.name), true)));
     all

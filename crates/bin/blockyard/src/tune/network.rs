@@ -76,6 +76,7 @@ impl Tcp<'_> {
                 .ok()?;
         let fastest = self.portals.iter().filter_map(|name| interfaces::megabits(self.root, name)).max().unwrap_or(0);
         let bytes = fastest * 1_000_000 / 8 * ROUND_TRIP_MS / 1000 * 2;
+        // Never below the present value, which an administrator may have raised.
         let wanted = bytes.next_power_of_two().clamp(WINDOW_BYTES.0, WINDOW_BYTES.1).max(most);
         Some(advice.file(&sysctl(knob.name), format!("{least} {first} {wanted}")))
     }
@@ -99,6 +100,7 @@ impl Tcp<'_> {
         let advice = self.least(&MTU_PROBING)?;
         let mtu = |name: &String| self.root.number(&format!("sys/class/net/{name}/mtu"));
         let large = self.portals.iter().filter_map(mtu).any(|mtu| mtu > PLAIN_MTU);
+        // 1 and 2 are both on; the choice between them is the administrator's.
         Some(if large && advice.now == "0" { advice.file(&sysctl(MTU_PROBING.name), "1") } else { advice })
     }
 

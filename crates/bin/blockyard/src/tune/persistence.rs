@@ -118,6 +118,7 @@ pub(super) fn write(root: &Root, record: &Record) -> io::Result<Vec<String>> {
             Some(text) => replaced(root, path, text)?,
             None => removed(root, path)?,
         };
+        // A unit is enabled by a link, which must not outlive its file.
         if path == UNIT {
             linked(&root.path(WANTED), text.is_some())?;
         }

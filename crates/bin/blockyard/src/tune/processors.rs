@@ -38,6 +38,7 @@ fn governor(root: &Root) -> Option<Advice> {
         return None;
     }
     let advice = Advice::kept(&GOVERNOR, "", now.into_iter().collect::<Vec<_>>().join(" "));
+    // Each core has a governor of its own.
     let settings = cpus.iter().map(|cpu| Setting::File { path: file(*cpu), value: "performance".to_owned() });
     let advice = advice.to("performance", settings);
     // Without the list, only the attempt to set the value tells whether the kernel has it.
@@ -128,6 +129,7 @@ fn allowed(root: &Root, pid: u32) -> Option<Cpus> {
 }
 
 fn isolated(root: &Root) -> Option<Advice> {
+    // Shown only: isolation is a parameter of the kernel's command line.
     let now = root.text(&format!("{CPUS}/isolated")).filter(|list| !list.is_empty())?;
     Some(Advice::kept(&ISOLATED, "", now))
 }

@@ -52,6 +52,7 @@ impl Root {
     pub(crate) fn names(&self, path: &str) -> Vec<String> {
         let entries = fs::read_dir(self.path(path)).into_iter().flatten().flatten();
         let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        // By number, so that queue 10 follows queue 9 and not queue 1.
         names.sort_by_key(|name| (trailing_number(name), name.clone()));
         names
     }
@@ -69,6 +70,7 @@ impl Root {
         if !self.is_real() {
             return self.text(&format!("ethtool/{option}/{interface}"));
         }
+        // Bounded in time, because a driver in trouble may not answer.
         let ended = run_within(ethtool().args([option, interface]), ETHTOOL_LIMIT).ok()?;
         ended.status.is_some_and(|status| status.success()).then_some(ended.said)
     }

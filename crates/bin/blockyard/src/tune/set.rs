@@ -69,6 +69,7 @@ pub(crate) fn plan<'a>(all: &'a [Advice], only: &[String]) -> Vec<&'a Advice> {
     let agreed = |advice: &Advice| only.iter().any(|word| *word == advice.knob.name || *word == advice.name());
     let wanted = |advice: &&Advice| match advice.verdict {
         Verdict::Change => !advice.settings.is_empty(),
+        // Some advice has nothing to set: the administrator edits a file or the configuration.
         Verdict::Ask => !advice.settings.is_empty() && agreed(advice),
         Verdict::Ok | Verdict::Cannot => false,
     };
@@ -137,16 +138,18 @@ fn words(text: &str) -> BTreeSet<&str> {
     text.split_whitespace().collect()
 }
 
-/// Restores all recorded values, last first; devices that are gone are skipped. Refused values stay in the record.
+/// Restores all recorded values in the order in which they were set; devices that are gone are skipped. Refused values
+/// stay in the record.
 ///
 /// *Errors*: the record cannot be read or written, or a persistent file cannot be removed.
 pub(crate) fn revert(root: &Root) -> io::Result<(Vec<Step>, Vec<String>)> {
     let record = Record::load(root)?;
     let mut left = record.clone();
     let mut steps = Vec::new();
-    // In reverse order, since a later setting may depend on an earlier one.
-    for entry in record.0.iter().rev() {
+    // Not in reverse: a change of the scheduler or of the number of queues resets the settings that follow it.
+    for entry in &record.0 {
         let setting = entry.setting.at(&entry.before);
+        // A disk that was pulled takes its settings along, so nothing is left to restore.
         let is_gone = matches!(&setting, Setting::File { path, .. } if !root.has(path));
         let refused = if is_gone { None } else { setting.write(root).err().map(|error| error.to_string()) };
         if refused.is_none() {

@@ -371,6 +371,15 @@ fn what_is_set_is_well_then_stays_after_a_start_and_goes_back_to_what_was() {
 }
 
 #[test]
+fn scheduler_goes_back_before_the_settings_that_it_resets() {
+    let picture = Picture::two_sockets();
+    drop(set(&picture, &[]));
+    let (steps, _) = revert(&picture.root).expect("there is a way back");
+    let place = |name: &str| steps.iter().position(|step| step.name == name).expect(name);
+    assert!(place("sda/scheduler") < place("sda/nr_requests"), "a new scheduler brings a number of its own");
+}
+
+#[test]
 fn what_is_asked_about_is_set_only_by_its_name() {
     let picture = Picture::two_sockets();
     let all = look(&picture.root, &picture.array);

@@ -63,6 +63,19 @@ fn every_list_takes_search_and_limit() {
 }
 
 #[test]
+fn settings_are_shown_without_a_request_to_change_them() {
+    let lab = Lab::new();
+    lab.furnish();
+    for words in ["pool set tank", "volume set tank/vm1", "portal set 10.0.0.1:3260", "portal group 1"] {
+        let words: Vec<&str> = words.split(' ').chain(["--requests"]).collect();
+        let outcome = lab.run(&words);
+        assert_eq!(outcome.code, 0, "{words:?}: {}", outcome.stderr);
+        let asked: Vec<&str> = outcome.stderr.lines().filter(|line| line.starts_with("> ")).collect();
+        assert!(asked.iter().all(|line| line.starts_with("> GET ")) && !asked.is_empty(), "{words:?}: {asked:?}");
+    }
+}
+
+#[test]
 fn snapshots_of_a_volume_are_cut_among_themselves() {
     let lab = Lab::new();
     lab.furnish();

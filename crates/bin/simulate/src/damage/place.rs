@@ -210,6 +210,7 @@ impl Plan {
                 if others.is_empty() { before } else { images.disks[disk].block(others[chance.index(others.len())].1) }
             }
             Kind::Swapped => {
+                // Both blocks are of the structure, so only the disk that they name reveals the exchange.
                 let others: Vec<usize> = (0..images.disks.len())
                     .filter(|&other| other != disk && self.structure.is_at(&images.disks[other], self.at))
                     .collect();

@@ -52,18 +52,18 @@ impl Stage {
             }
         }
         session.logout().await;
-        // One block per command and one command at a time, so that an error belongs to one block.
         Ok(seen)
     }
 
     async fn look_at_blocks(&self, host: &Host, session: &Session, unit: &Unit) -> CheckResult<u64> {
+        // Blocks that were never written hold no data that could be lost.
         let touched = unit.oracle.borrow().touched();
         let mut lost = 0;
         for range in runs(&touched) {
             if self.reads(host, session, unit, range.clone()).await? {
-                // The large read failed; single blocks show which of them are lost.
                 continue;
             }
+            // The large read failed. One block per command shows which of them are lost.
             for block in range {
                 lost += u64::from(!self.reads(host, session, unit, block..block + 1).await?);
             }
@@ -99,6 +99,8 @@ impl Stage {
                 // The attention has taken the place of the command, so it is sent again.
                 Verdict::Attention(..) | Verdict::Aborted => {}
                 Verdict::NotNow => shard::World::sleep(&self.world, PAUSE).await,
+                // Every other answer is a loss; whether it is allowed depends on the corruption, which the caller
+                // knows.
                 _ => return Ok(ReadOutcome::Error),
             }
         }

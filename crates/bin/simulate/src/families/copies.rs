@@ -19,8 +19,10 @@ impl Families<'_> {
     /// Copies a volume within its pool, possibly with a cancellation or a power failure.
     pub(crate) async fn copy(&mut self) -> CheckResult<Step> {
         let stage = self.stage;
+        // A copy is made of a snapshot, and volumes of segments have none.
         let with_map = self.volumes.iter().position(|(_, provision)| *provision != Provision::Segments);
         let Some(at) = with_map.filter(|_| self.volumes.len() < super::VOLUMES_MAX) else { return Ok(Step::Done) };
+        // A copy that runs out of space fails, and the checks below take that for a loss.
         if stage.pool().await?.free().bytes() < COPY_BYTES {
             return Ok(Step::Done);
         }
@@ -58,7 +60,8 @@ impl Families<'_> {
         Ok(ended.1)
     }
 
-    /// Waits for the copy, cancels it or cuts the power; returns whether the copy exists, and the effect on the hosts.
+    /// Waits for the acknowledged copy, cancels it or cuts the power; returns whether the copy exists, and the effect
+    /// on the hosts.
     async fn end_copy(&mut self, target: &VolumeName, id: VolumeId) -> CheckResult<(bool, Step)> {
         let stage = self.stage;
         let how = stage.chance.below(10);
@@ -67,7 +70,11 @@ impl Families<'_> {
         }
         if how < 3 {
             self.crash_or_kill();
-            return Ok((self.continue_copy(id).await?, Step::PowerFailed));
+            // The order was answered, so the catalog holds the target: no crash may lose it.
+            if !self.continue_copy(id).await? {
+                return Err(format!("copy {target} was acknowledged, and is gone after a crash"));
+            }
+            return Ok((true, Step::PowerFailed));
         }
         if how < 6 {
             match stage.ask(Order::CancelCopy { target: target.clone() }).await {
@@ -109,5 +116,31 @@ impl Families<'_> {
         let mut unit = Unit::new(number, block_bytes, oracle, hot);
         unit.thin = origin.thin;
         PresentedVolume { name: name.clone(), id, unit }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::families::Families;
+    use crate::pool::PoolPlan;
+    use crate::run::play;
+    use model::{Level, VolumeId, VolumeName, WritePolicy};
+
+    #[test]
+    fn acknowledged_copy_that_is_missing_is_a_violation() {
+        // The seeds cover every way to end a copy: waiting, canceling and crashing.
+        for seed in 1..=20 {
+            let outcome = play(seed, None, async |stage| {
+                let pool = PoolPlan::of_chance(stage, &Level::ALL).make(stage).await?;
+                let mut families = Families::new(stage, &pool, WritePolicy::Through);
+                families.make_volume(4096).await?;
+                stage.open_portals().await?;
+                // No order creates this copy: the pool is in the state of one that has lost it.
+                let target = VolumeName::in_pool(pool.name.clone(), "lost".parse().expect("this is a name"));
+                families.end_copy(&target, VolumeId::from_random(stage.chance.identity())).await.map(drop)
+            });
+            let why = outcome.wrong.unwrap_or_default();
+            assert!(why.contains("gone after a crash") || why.contains("nobody has ended"), "seed {seed}: {why:?}");
+        }
     }
 }

@@ -138,6 +138,7 @@ impl Families<'_> {
         let settled = self.snapshots[at].instant.settle(&new.unit.oracle.borrow());
         settled.map_err(|why| format!("snapshot {name} is of no instant: {why}"))?;
         self.show().await?;
+        // Deleted at once: a clone keeps its snapshot from being deleted.
         self.stage.order(Order::DeleteVolume { volume: new.name }).await.map(drop)
     }
 

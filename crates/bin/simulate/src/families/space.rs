@@ -52,6 +52,7 @@ impl Families<'_> {
         let (granule, given_back) = self.mapped(volume).await?;
         stage.discard_all(&volume.unit).await?;
         let (_, left) = self.mapped(volume).await?;
+        // Nothing shares the space of this volume, so all of it must be free.
         if left > 0 {
             return Err(format!("volume {} was discarded, and {left} bytes of it take space", volume.name));
         }
@@ -93,8 +94,8 @@ impl Families<'_> {
                     Err(refusal) => return Err(format!("the snapshot stays: {refusal}")),
                 }
             }
+            // A volume with snapshots cannot be deleted; the clones go first, which frees the snapshots.
             let is_free =
-                // A volume with snapshots cannot be deleted; the clones go first, which frees the snapshots.
                 |volume: &PresentedVolume| self.snapshots.iter().all(|snapshot| snapshot.name.volume != volume.name);
             let at = self.volumes.iter().position(|(volume, _)| is_free(volume));
             let (gone, _) = self.volumes.remove(at.ok_or("every volume has a snapshot that was cloned")?);

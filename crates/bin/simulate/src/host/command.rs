@@ -41,6 +41,7 @@ pub(crate) fn verdict(completion: &Completion) -> Verdict {
     }
     match completion.status {
         GOOD => Verdict::Good,
+        // With either status the command did not enter the task set (SAM-5).
         BUSY | TASK_SET_FULL => Verdict::NotNow,
         TASK_ABORTED => Verdict::Aborted,
         CHECK_CONDITION => sense_verdict(&completion.sense),
@@ -56,6 +57,7 @@ fn sense_verdict(sense: &[u8]) -> Verdict {
         0x2 => Verdict::NotNow,
         // SPACE ALLOCATION FAILED WRITE PROTECT: the pool of a thin volume is full.
         0x7 if (code, qualifier) == (0x27, 0x07) => Verdict::NoSpace,
+        // ILLEGAL REQUEST and DATA PROTECT.
         0x5 | 0x7 => Verdict::Refused(code, qualifier),
         0x6 => Verdict::Attention(code, qualifier),
         0xE => Verdict::Miscompare,
@@ -137,6 +139,7 @@ pub(crate) fn read_capacity(lun: Lun) -> Command {
 
 /// Returns the number of blocks and the block length from the data of READ CAPACITY (16).
 pub(crate) fn capacity_in(data: &[u8]) -> Option<(u64, u32)> {
+    // READ CAPACITY (16) reports the address of the last block, not the number of blocks (SBC-3).
     let last = u64::from_be_bytes(data.get(..8)?.try_into().ok()?);
     Some((last.checked_add(1)?, u32::from_be_bytes(data.get(8..12)?.try_into().ok()?)))
 }

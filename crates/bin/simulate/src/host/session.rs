@@ -111,6 +111,7 @@ fn no_session(error: LoginError) -> NoSession {
         LoginError::Refused { reason: CloseReason::Violation(violation), .. } => {
             NoSession::Wrong(violation.to_string())
         }
+        // The network, or a data plane that is down: neither is a fault of the target.
         _ => NoSession::Unreachable,
     }
 }

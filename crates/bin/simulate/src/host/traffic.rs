@@ -155,6 +155,7 @@ impl Host {
                 }
                 // A random pause, so that hosts do not log in again in step.
                 Err(NoSession::Unreachable) => world.sleep(chance.moment(Duration::from_secs(2))).await,
+                // Credentials and portals of a run are right, so the target has no reason to refuse.
                 Err(NoSession::Wrong(why)) => judge.fail(format!("the login failed: {why}")),
             }
         }
@@ -207,6 +208,7 @@ impl Host {
         let chance = &self.shared.chance;
         // A fickle host leaves half of its sessions at a random time.
         let stays = !(self.habits.drops_connections && chance.percent(50));
+        // Practically without a limit: a session that stays ends with its last command.
         let patience = if stays { Duration::from_secs(1 << 30) } else { chance.moment(Duration::from_secs(5)) };
         match select(work, self.shared.world.sleep(patience)).await {
             Either::Left(_) if session.ended().is_none() => session.logout().await,

@@ -97,6 +97,7 @@ impl Worker<'_> {
         let value = if zeros { Value::ZERO } else { unit.oracle.borrow_mut().fresh_same() };
         let mut block = Buf::zeroed(unit.block_bytes);
         pattern::fill(value, range.start, &mut block);
+        // Without a data block (NDOB) the target writes zeros, so no other value can be sent in this form.
         let no_data = zeros && self.chance().percent(50);
         let unmap = zeros && unit.thin && self.chance().percent(50);
         let data = (!no_data).then(|| block.into());
@@ -121,6 +122,7 @@ impl Worker<'_> {
 
     async fn compare_and_write(&self, unit: &Unit) {
         let range = self.range(unit);
+        // Two blocks at most: all of them must hold one value, and longer ranges rarely do.
         let range = range.start..range.end.min(range.start + 2);
         let guess = unit.oracle.borrow().guess(range.start);
         // A comparison that certainly fails is sent as well.
@@ -175,11 +177,13 @@ impl Worker<'_> {
         let mut oracle = unit.oracle.borrow_mut();
         match ended {
             Some(Ended { verdict: Verdict::Good, .. }) => oracle.end_flush(op),
+            // Without GOOD the flush covers nothing.
             _ => oracle.give_up(op),
         }
     }
 
     async fn ping(&self) {
+        // Up to more than the smallest data segment (512 bytes), so that some answers are cut.
         let data: Vec<u8> = (0..self.chance().within(1..=600)).map(|n| n as u8).collect();
         match self.host.until_answer_limit(self.session.ping(&data)).await {
             // The target may truncate the data to the initiator's MaxRecvDataSegmentLength, which is at least 512
@@ -187,6 +191,7 @@ impl Worker<'_> {
             Some(Answer::Pong(back)) if !data.starts_with(&back) || back.len() < data.len().min(512) => {
                 self.fail("a ping came back with other data".to_owned());
             }
+            // A session that ended first is no fault of the ping.
             _ => {}
         }
     }
@@ -201,6 +206,7 @@ impl Worker<'_> {
             0..=6 => (TaskFunction::AbortTaskSet, unit.lun, None),
             7 => (TaskFunction::ClearTaskSet, unit.lun, None),
             8 => (TaskFunction::LogicalUnitReset, unit.lun, None),
+            // A reset of the target concerns all units, so it names none.
             _ => (TaskFunction::TargetWarmReset, Lun(0), None),
         };
         let clears = referenced.is_none() && function != TaskFunction::AbortTaskSet;
@@ -211,6 +217,7 @@ impl Worker<'_> {
         self.count_clearing(clears);
         match answer {
             None | Some(Answer::Lost | Answer::Managed(TaskFunctionOutcome::Complete)) => {}
+            // The task may have ended before the function arrived.
             Some(Answer::Managed(TaskFunctionOutcome::TaskDoesNotExist)) if referenced.is_some() => {}
             Some(answer) => self.fail(format!("{function:?} was answered with {answer:?}")),
         }
@@ -230,6 +237,7 @@ impl Worker<'_> {
 
     /// Sends a command and returns its outcome; `None` when the session ended first.
     async fn send(&self, unit: &Unit, mut command: Command) -> Option<Ended> {
+        // Mostly SIMPLE, as hosts send; the other attributes test the order of the task set (SAM-5).
         command.attribute = match self.chance().below(20) {
             0 => TaskAttribute::Ordered,
             1 => TaskAttribute::HeadOfQueue,
@@ -237,6 +245,7 @@ impl Worker<'_> {
             _ => TaskAttribute::Simple,
         };
         let task = Cell::new(None);
+        // Read before the command is sent: a function that is sent later may abort it.
         let clearings = unit.clearings.get();
         let mut answer = pin!(self.session.command(command, |name| {
             task.set(Some(name));
@@ -250,11 +259,13 @@ impl Worker<'_> {
                     self.fail(format!("a command has no answer after {most:?}"));
                     return None;
                 }
+                // The data plane was restarted meanwhile, so only the usual timeouts apply.
                 Either::Right(_) => {}
             }
         }
         let answer = match select(answer.as_mut(), self.host.shared.world.sleep(ABORT_TIMEOUT)).await {
             Either::Left((answer, _)) => Some(answer),
+            // A host cannot know whether another one aborted the command: ABORT TASK shows whether the task exists.
             Either::Right(_) => match self.abort(unit, task.get()).await {
                 Aborted::Ended => self.host.until_answer_limit(answer).await,
                 // The answer may have arrived just before.
@@ -278,6 +289,7 @@ impl Worker<'_> {
                 self.judge_verdict(unit, verdict);
                 Some(Ended { verdict, data: done.data_in.take() })
             }
+            // Whether the command took effect is settled by the next login.
             Answer::Lost => None,
             Answer::Aborted => Some(Ended { verdict: Verdict::Aborted, data: None }),
             answer => {
@@ -318,6 +330,7 @@ impl Worker<'_> {
     fn range(&self, unit: &Unit) -> Range<u64> {
         let hot = &unit.hot[self.chance().index(unit.hot.len())];
         let start = self.chance().within(hot.start..=hot.end - 1);
+        // Zero where the profile has no large commands; a command has at least one block all the same.
         let large = self.host.habits.large_bytes / unit.block_bytes as u64;
         let most = if self.chance().percent(4) { large.max(1) } else { self.host.habits.blocks };
         start..hot.end.min(start + self.chance().within(1..=most))

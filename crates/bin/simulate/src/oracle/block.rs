@@ -44,6 +44,7 @@ struct Entry {
 
 impl Default for Block {
     fn default() -> Self {
+        // A new volume holds zeros in stable storage, so no power failure brings other content.
         let zeros = Entry { ended: Some(0), stable: true, ..Entry::new(Value::ZERO, 0) };
         Self { entries: vec![zeros], torn: Torn::Whole, consumed: Vec::new() }
     }
@@ -89,6 +90,7 @@ impl Block {
                 self.entries.remove(at);
             }
             WriteEffect::Maybe | WriteEffect::Partly => {
+                // Not stable, and nothing is outdone: the write took effect or not, until a read decides it.
                 self.entries[at].ended = Some(now);
                 if ending == WriteEffect::Partly {
                     // After an error each atom may be the old or the new one.
@@ -100,6 +102,7 @@ impl Block {
                 self.entries[at].stable = true;
                 // A write that had ended before this one began is older, so it can no longer be read or restored.
                 for other in self.entries.iter_mut().filter(|other| other.is_over_before(begun)) {
+                    // From the answer on: until then a concurrent read may return either value.
                     other.outdone.get_or_insert(now);
                     other.gone = true;
                 }
@@ -116,6 +119,7 @@ impl Block {
         let quiet = self.entries.iter().all(|entry| entry.is_over_before(begun));
         let value = match content {
             Content::Pure(value) if self.is_readable(*value, begun) => *value,
+            // An earlier read has returned the same mixture, so it is a value like any other.
             Content::Mixed(value, _) if self.is_readable(*value, begun) => *value,
             Content::Pure(value) => return Err(self.complain(&format!("holds {value}"), *value)),
             Content::Mixed(value, atoms) => {
@@ -175,6 +179,7 @@ impl Block {
 
     /// True when the block certainly held `value` since `begun`, apart from the write of `own` itself.
     pub(super) fn is_surely(&self, value: Value, own: Value, begun: LogicalTime) -> bool {
+        // A write that is under way and readable makes the content uncertain.
         self.torn == Torn::Whole
             && self.entries.iter().all(|entry| {
                 entry.value == own || (entry.value == value && entry.ended.is_some()) || !entry.is_readable_since(begun)
@@ -198,6 +203,7 @@ impl Block {
     /// Returns the block in a snapshot requested at `begun`: any of its values since then; after a power failure also
     /// the values that the failure may restore.
     pub(super) fn frozen(&self, begun: LogicalTime, is_cut: bool) -> Self {
+        // Nobody writes to a snapshot, so a write that was under way counts as ended, and a read decides it.
         let shown = |entry: &Entry| Entry {
             ended: entry.ended.or((!is_cut).then_some(0)),
             outdone: None,

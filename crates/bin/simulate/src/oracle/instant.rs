@@ -42,8 +42,8 @@ impl Oracle {
     pub(crate) fn of_instant(&self, name: &str, number: u16, instant: &Instant) -> Self {
         let mut clone = Self::new(name, self.block_bytes, instant.blocks, &self.clock);
         clone.known = instant.known.clone();
-        // Values of the clone's writes must differ from those of every other volume.
-        // The number of the volume in the upper bits keeps the values of all volumes apart.
+        // Values of the clone's writes must differ from those of every other volume: the number of the volume in the
+        // upper bits keeps them apart.
         clone.next_value = instant.next_value.max((u64::from(number) + 1) << 40);
         clone
     }
@@ -81,6 +81,7 @@ impl Instant {
             let of_value = || spans.iter().filter(move |span| span.value == value);
             // A mixture belongs to no single point in time.
             let Some(begin) = of_value().map(|span| span.first).min() else { continue };
+            // A value that nothing has replaced may have been stored up to now.
             let end = of_value().map(|span| span.last.unwrap_or(LogicalTime::MAX)).max().unwrap_or(LogicalTime::MAX);
             first = first.max((begin, lba));
             last = last.min((end, lba));

@@ -68,6 +68,7 @@ impl BuggyDisk {
         let zeros = || data.iter().all(|&byte| byte == 0);
         let swallowed = match plant.bug {
             Some(InjectedBug::WriteLost) => self.strikes_data(InjectedBug::WriteLost, 40, start),
+            // Conditions come before the draw, so that only writes that are really suppressed count as hits.
             Some(InjectedBug::ZerosSkipped) => zeros() && self.strikes_data(InjectedBug::ZerosSkipped, 1, start),
             Some(InjectedBug::RebuildLeavesGaps) => {
                 is_replacement() && self.strikes_data(InjectedBug::RebuildLeavesGaps, 4, start)
@@ -131,6 +132,7 @@ impl BuggyDisk {
 
     fn older(&self, extent: Extent, now: &View) -> Buf {
         let before = self.plant.before.borrow();
+        // Blocks that were not overwritten in this life have no earlier content and stay as they are.
         let mut old = Buf::copy_of(now);
         for (lba, block) in (extent.start.0..).zip(old.chunks_exact_mut(BLOCK)) {
             if let Some(content) = before.get(&(self.path.clone(), lba)) {

@@ -138,6 +138,7 @@ impl Stream for BuggyStream {
         let Some(ways) = &self.ways else { return self.inner.close_write() };
         let ways = &mut *ways.borrow_mut();
         ways.is_closed = true;
+        // With bytes left, `send` closes after the last one.
         if ways.responses.ready.is_empty() { self.inner.close_write() } else { Ok(()) }
     }
 

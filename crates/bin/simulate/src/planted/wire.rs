@@ -167,6 +167,7 @@ impl WireBug {
             again.0[0] |= 0x40;
             again.0[1] = 0x80 | ABORT_TASK_SET;
             again.0[20..24].fill(0xFF);
+            // Some commands later, so that it ends commands that were sent after the function.
             self.again = Some((3, again));
         }
     }
@@ -199,6 +200,7 @@ impl WireBug {
         };
         if self.plant.triggers(bug, 1) {
             pdu.0[3] = 0;
+            // GOOD comes without sense data.
             pdu.drop_data();
         }
     }
@@ -213,6 +215,7 @@ impl WireBug {
         if !is_read {
             return;
         }
+        // Another length would break the sequence, which the initiator detects without an oracle.
         if self.last_data.len() == pdu.data().len() && self.plant.triggers(InjectedBug::DataInRepeated, 10) {
             pdu.data_mut().copy_from_slice(&self.last_data);
         }

@@ -57,6 +57,7 @@ impl World for BuggyWorld {
     }
 
     fn sleep_until(&self, at: Time) -> Sleep {
+        // A sleep of one step of the clock is taken for that of the task that checks response times.
         let is_a_look = at.since(self.now()) == CLOCK_STEP;
         // The task that checks the response times of members does not wake up again.
         if is_a_look && self.plant.triggers(InjectedBug::SilenceNotSeen, 200) {

@@ -11,6 +11,7 @@ impl Pool {
         let (mut names, mut handles) = (Vec::new(), Vec::new());
         for _ in 0..stage.chance.within(1..=2) {
             let disk = self.add_disk(stage, self.plan.disk_mib).await?;
+            // Before the log device is created, so that a planted bug also meets its first writes.
             stage.plant.record_log(&self.path(&disk)?);
             handles.push(self.handle(stage, &disk)?);
             names.push(disk);

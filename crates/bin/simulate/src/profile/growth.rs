@@ -121,6 +121,7 @@ impl Growth<'_> {
             let replacement = self.pool.add_disk(self.stage, self.disk_mib).await?;
             let group = self.group(number).await?;
             let failed = group.members[slot].disk.clone().ok_or("a member of a healthy group has no disk")?;
+            // The member is healthy, which needs `force`.
             self.stage.order(Order::ReplaceDisk { failed, member: None, replacement, force: true }).await?;
             // A power failure during the rebuild, which must be completed after the restart.
             if self.stage.chance.percent(10) {
@@ -206,6 +207,7 @@ impl Growth<'_> {
         let mut has_lost = false;
         for _ in 0..self.stage.chance.below(3) {
             let report = self.stage.pool().await?;
+            // Without background work there is nothing that a failure could interrupt.
             if report.reshape().is_none() && report.rebuild().is_none() {
                 break;
             }

@@ -42,6 +42,7 @@ pub(super) async fn play(stage: &Stage) -> CheckResult<()> {
 /// Injects network faults until the hosts have no commands left.
 async fn disturb(stage: &Stage, traffic: &Traffic) {
     let (chance, network) = (&stage.chance, stage.world.network());
+    // The array has a portal on each of its two addresses.
     let (hosts, array) = (stage.world.address(), [stage.array.address(), [10, 0, 1, 2].into()]);
     for _ in 0..chance.below(12) {
         stage.world.sleep(chance.moment(Duration::from_secs(10))).await;

@@ -26,6 +26,7 @@ pub(super) async fn play(stage: &Stage) -> CheckResult<()> {
         traffic.stop();
         stage.power_on(&pool).await;
         let report = stage.reopen(&pool, &volumes).await?;
+        // No disk failed, so a member that is left out was lost by a mistake of the pool.
         if report.members().any(|member| member.state != model::MemberState::InSync) {
             return Err(format!("a power cut has cost members: {report:?}"));
         }

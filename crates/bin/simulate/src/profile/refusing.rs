@@ -40,6 +40,7 @@ impl Refusal {
 
     /// True when hosts may notice only latency.
     fn is_tolerated(&self, pool: &Pool) -> bool {
+        // Only lack of space is retried: any other refusal fails the member.
         pool.plan.integrity && self.kind == IoErrorKind::NoSpace && self.lasts <= BORNE_MAX
     }
 
@@ -84,6 +85,7 @@ async fn refuse(stage: &Stage, pool: &Pool, families: &Families<'_>) -> CheckRes
     let refusal = Refusal::of_chance(stage, pool.plan.level);
     let habits =
         WorkloadProfile { media_fail: !refusal.is_tolerated(pool), answers_within: Some(ANSWER_MAX), ..stage.habits() };
+    // Without task management, since an aborted command has no response time.
     let habits = WorkloadProfile { manages: false, ..habits };
     let units: Vec<Unit> = families.units();
     let commands = stage.chance.within(40..=250);

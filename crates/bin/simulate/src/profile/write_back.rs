@@ -76,6 +76,7 @@ async fn lose_power(stage: &Stage) -> CheckResult<()> {
         let report = stage.reopen(&pool, &volumes).await?;
         expect_ready(&report)?;
         pool.mend_log(stage).await?;
+        // The data plane does not keep write policies, so the rest of the rounds write through.
         if stage.chance.percent(80) {
             stage.write_as(&volumes, WritePolicy::Back).await?;
         }

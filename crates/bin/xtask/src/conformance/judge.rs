@@ -56,6 +56,7 @@ impl Verdict {
 
     fn count(&mut self, name: &str, outcome: &Outcome, row: &Row, mode: Mode) {
         match (row.expect(mode), outcome) {
+            // A test without an assertion has skipped everything, although CUnit counts it as passed.
             (Expectation::Skip, Outcome::Skipped { .. } | Outcome::Passed { asserts: 0 }) => self.skipped += 1,
             (Expectation::Pass, Outcome::Passed { asserts: 0 }) => {
                 self.faults.push(format!("{name}: asserts nothing, which shows nothing; its row says pass"));

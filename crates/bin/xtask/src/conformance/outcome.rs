@@ -24,6 +24,7 @@ impl Outcome {
     /// Parses the output of a process that ran one test.
     pub(super) fn of(ended: &Ended) -> Self {
         let Some(status) = ended.status else { return Self::Hung };
+        // Without a code a signal has ended the process.
         let Some(code) = status.code() else { return Self::Died { how: status.to_string() } };
         // The summary of CUnit must show exactly one test that ran and passed; the exit status alone does not show
         // skips.

@@ -61,6 +61,7 @@ impl Attack {
 
     /// Ends the attack and returns its counts.
     pub(super) fn end(self) -> Result<AttackCounts> {
+        // The flag guards no other data, so it needs no ordering.
         self.end.store(true, Ordering::Relaxed);
         self.thread.join().map_err(|_| anyhow!("the attack panicked"))?
     }

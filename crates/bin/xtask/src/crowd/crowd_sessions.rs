@@ -66,6 +66,7 @@ impl CrowdSessions {
 
     /// Ends the crowd; returns the number of sessions that were alive until then.
     pub(super) fn log_out(self) -> Result<u16> {
+        // The flag guards no other data, so it needs no ordering.
         self.leave.store(true, Ordering::Relaxed);
         let mut live = 0;
         for thread in self.threads {
@@ -109,6 +110,7 @@ struct Gate(AtomicU16);
 
 impl Gate {
     fn arrive(&self) {
+        // The gate orders no data: each thread keeps its own sessions.
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 

@@ -39,6 +39,7 @@ impl SilentPortal {
 
     /// Stops the portal and closes its connections.
     pub(super) fn stop(self) {
+        // The flag guards no other data, so it needs no ordering.
         self.end.store(true, Ordering::Relaxed);
         // The thread does not panic, and its result would not matter.
         let _ = self.thread.join();

@@ -17,6 +17,7 @@ pub(super) struct Rate {
 
 /// Measures random reads of 4 KiB on all sessions for `span`.
 pub(super) fn measure(clients: &mut [Client], span: Duration) -> Result<Rate> {
+    // A fixed seed, so that all measurements read the same blocks.
     let mut random = Random::new(1);
     let mut latencies: Vec<Duration> = Vec::new();
     let mut under_way: Vec<Vec<(iscsi::TaskId, Instant)>> = clients.iter().map(|_| Vec::new()).collect();

@@ -34,6 +34,7 @@ impl Side {
         let target = target::start(kind, &setup)?;
         let unit = target.units()[0].clone();
         let clients = [Client::log_in(&unit, 1)?, Client::log_in(&unit, 2)?];
+        // The stream names blocks by number, so units of different sizes could not be compared.
         ensure!(
             clients.iter().all(|client| (client.blocks, client.block_bytes) == (BLOCKS, BLOCK_BYTES)),
             "the unit is not as large as it was made"
@@ -64,6 +65,7 @@ impl Side {
             // RELEASE (6) from both initiators, since only the holder can release the unit.
             self.tell(nexus, &[0x17, 0, 0, 0, 0, 0], &[]);
         }
+        // Registered first, because only a registered initiator may send CLEAR (SPC-4).
         for action in [6, 3] {
             let mut list = [0; 24];
             // REGISTER AND IGNORE EXISTING KEY takes the new key, CLEAR the registered one.

@@ -105,6 +105,7 @@ pub(super) fn request(seed: u64, number: u64) -> Request {
         13..=14 => reservations::request(&mut random),
         _ => unknown(&mut random),
     };
+    // Mostly one initiator: a reservation of the other one refuses nearly everything until the next reset.
     request.nexus = usize::from(random.one_in(8));
     if random.one_in(24) {
         request.absent_lun = Some(ABSENT[random.below(ABSENT.len() as u64) as usize]);
@@ -149,6 +150,7 @@ fn expect_otherwise(random: &mut Random, request: &mut Request) {
 fn unknown(random: &mut Random) -> Request {
     const CODES: [u8; 15] = [0x01, 0x07, 0x0B, 0x18, 0x1C, 0x3B, 0x3C, 0x3E, 0x4C, 0x50, 0x7E, 0x86, 0x9D, 0xC1, 0xFF];
     let code = CODES[random.below(CODES.len() as u64) as usize];
+    // Operation codes of group 0 have CDBs of six bytes (SPC-4).
     let mut cdb = vec![0; if code < 0x20 { 6 } else { 16 }];
     cdb[0] = code;
     for byte in &mut cdb[1..] {

@@ -1,12 +1,12 @@
 //! Stored answers for repeated requests: a POST with an idempotency key is carried out once.
 
-use super::REPLAYED;
+use super::{Changed, REPLAYED};
 use crate::Problem;
 use axum::body::{Body, Bytes, to_bytes};
-use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use model::{Refusal, code};
+use serde_json::{Map, Value};
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -54,8 +54,11 @@ struct Entry {
 #[derive(Clone)]
 struct Answer {
     status: StatusCode,
-    kind: Option<HeaderValue>,
+    headers: HeaderMap,
     body: Bytes,
+    /// The refusal and the changed values, for the audit log.
+    refusal: Option<Refusal>,
+    changed: Option<Changed>,
 }
 
 impl Key {
@@ -91,7 +94,9 @@ impl IdempotencyStore {
         // A repetition waits here until the first request is answered.
         let mut answer = entry.answer.clone().lock_owned().await;
         if let Some(answer) = answer.clone() {
-            let mut response = answer.said();
+            // The audit log has the changed values with the first request; the repetition has changed nothing.
+            let changed = answer.changed.is_some().then(|| Changed(Value::Object(Map::new())));
+            let mut response = Answer { changed, ..answer }.said();
             response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
             return Ok(response);
         }
@@ -161,11 +166,12 @@ impl Entry {
 impl Answer {
     async fn of(response: Response) -> Self {
         let (parts, body) = response.into_parts();
-        let headers: &HeaderMap = &parts.headers;
-        let kind = headers.get(CONTENT_TYPE).cloned();
         // Rows answer from memory, so this cannot fail.
         let body = to_bytes(body, usize::MAX).await.unwrap_or_default();
-        Self { status: parts.status, kind, body }
+        // Extensions are no part of the bytes that are sent, but the audit log reads them from the response.
+        let refusal = parts.extensions.get().cloned();
+        let changed = parts.extensions.get().cloned();
+        Self { status: parts.status, headers: parts.headers, body, refusal, changed }
     }
 
     /// True for an answer that is stored. Server errors may pass, so a repetition tries again.
@@ -174,12 +180,13 @@ impl Answer {
     }
 
     fn said(self) -> Response {
-        let mut response = (self.status, Body::from(self.body)).into_response();
-        // Bytes get a type by default, which the original answer need not have had.
-        response.headers_mut().remove(CONTENT_TYPE);
-        if let Some(kind) = self.kind {
-            response.headers_mut().insert(CONTENT_TYPE, kind);
-        }
+        let mut response = Response::new(Body::from(self.body));
+        *response.status_mut() = self.status;
+        // All of them: the type of the body, and the entity tag of the object.
+        *response.headers_mut() = self.headers;
+        let extensions = response.extensions_mut();
+        self.refusal.and_then(|refusal| extensions.insert(refusal));
+        self.changed.and_then(|changed| extensions.insert(changed));
         response
     }
 }

@@ -100,6 +100,17 @@ fn promise_that_is_not_kept_is_forgotten() {
 }
 
 #[test]
+fn promise_that_is_kept_leaves_the_others_oldest_first() {
+    let (candidates, mut balancer) = (candidates(&[1]), Balancer::default());
+    for host in 0..4 {
+        balancer.choose(&nexus(host, 1), &candidates, Balance::Sessions, &[], Time(host));
+    }
+    assert!(balancer.arrived(&nexus(0, 1), address(1)));
+    let left: Vec<_> = balancer.redirections.iter().map(|promise| promise.nexus.clone()).collect();
+    assert_eq!(left, [nexus(1, 1), nexus(2, 1), nexus(3, 1)]);
+}
+
+#[test]
 fn surplus_moves_until_the_parts_are_right_one_session_of_an_initiator_at_a_time() {
     let candidates = candidates(&[1, 1]);
     let sessions: Vec<Session> = (0..10).map(|host| (nexus(host, 1), address(1), 0)).collect();

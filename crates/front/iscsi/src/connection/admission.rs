@@ -143,9 +143,10 @@ where
 
     /// Assigns a session number and a TSIH.
     fn admit(&mut self) -> Result<Tsih, NoSession> {
-        let (id, tsih) = self.shard.registry.admit().ok_or(LoginStatus::OutOfResources)?;
-        self.admitted = Some(id);
-        Ok(Tsih(tsih))
+        let admission = self.shard.registry.admit().ok_or(LoginStatus::OutOfResources)?;
+        let tsih = Tsih(admission.tsih);
+        (self.admitted, self.admission) = (Some(admission.id), Some(admission));
+        Ok(tsih)
     }
 
     /// Starts full feature phase: transfers a joining connection to its session, or registers the new session.
@@ -157,12 +158,31 @@ where
         }
         let id = self.admitted.expect("nobody enters full feature phase without our grant");
         let (session, predecessors) = Session::enter(&self.shard, id, facts, self.ends, self.tell.clone());
+        // Only now: until the session is registered, nothing else keeps its TSIH from being assigned again.
+        self.admission = None;
         tracing::info!(peer = %self.ends.peer, initiator = facts.identity.initiator_name.as_str(), "logged in");
         self.session = Some(session);
         self.note_connections();
         self.check_path_mtu();
         // From here on, no input is handled until all of them have ended.
         self.predecessors = predecessors;
+        self.catch_up_with_notices();
+    }
+
+    /// Applies what other sessions were notified of while this one logged in. Behind the registration: a later change
+    /// finds the session in the registry and notifies it.
+    fn catch_up_with_notices(&mut self) {
+        // The connection was recorded by address only if the capture was there when it was accepted.
+        let session = self.session.as_ref().map(|session| session.id);
+        for tape in self.shard.recordings.of(self.ends.peer.ip(), session) {
+            self.record(&tape);
+        }
+        let is_permitted = self.session.as_mut().is_some_and(Session::see_access);
+        if !is_permitted || !self.shard.registry.is_open(self.ends.portal) {
+            tracing::info!(peer = %self.ends.peer, "the portal or the access was removed during the login; connection \
+                 closed");
+            self.close_session();
+        }
     }
 
     /// Answers SendTargets: targets with a mapping for the host, with the portals that it can reach.

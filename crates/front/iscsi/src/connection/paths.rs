@@ -187,6 +187,11 @@ where
             Ok(stream) => stream,
             Err(error) => return tracing::warn!(%error, "a connection could not be taken over"),
         };
+        // A portal that is closed later notifies the session, which then has this connection among its own.
+        if !self.shard.registry.is_open(stream.local_address()) {
+            return tracing::info!(peer = %stream.peer_address(), "the portal was closed during the login; connection \
+                 closed");
+        }
         // The negotiated MaxConnections may be reached by now.
         let Some(slot) = self.machine.join(&joiner.joining, self.shard.world.now()) else {
             return tracing::warn!(peer = %stream.peer_address(), "the session has its maximum of connections; \

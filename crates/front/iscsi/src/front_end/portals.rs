@@ -41,13 +41,16 @@ impl<W: World> IscsiFront<W> {
         })?;
         let OpenPortal { address, also_ipv4, .. } = portal;
         self.portals.borrow_mut().insert(address, portal);
+        // No login can be over yet: connections are accepted once this call has returned.
+        self.shard.registry.set_open(address, true);
         // Without an earlier link state to compare with, a missing link is reported once.
         self.tell_of_link(address, &Links::default());
         let policy = self.shard.access.borrow().policy_at(address);
         Ok(PortalReport { address, policy, state: PortalState::Open, also_ipv4, sessions: 0 })
     }
 
-    /// Closes the portal. Returns when all connections through it are closed.
+    /// Closes the portal. Returns when all connections of sessions through it are closed. A login in progress through
+    /// it is closed when it ends.
     pub(super) async fn close_portal(&self, address: SocketAddr) -> Result<(), Refusal> {
         // Removed first: from here on, the portal accepts no connection.
         if self.portals.borrow_mut().remove(&address).is_none() {
@@ -57,6 +60,8 @@ impl<W: World> IscsiFront<W> {
                 "`blockyard portal list` shows the portals",
             ));
         }
+        // Before the sessions are notified: a login that ends meanwhile is one of them, or finds the portal closed.
+        self.shard.registry.set_open(address, false);
         self.tell_sessions(|gone| Notice::PortalClosed { portal: address, gone }).await;
         Ok(())
     }

@@ -37,7 +37,8 @@ impl<W: World> IscsiFront<W> {
         for ((id, entry), standing) in sessions.iter().zip(told) {
             let luns = self.luns_of(entry);
             reports.extend(standing.iter().map(|one| {
-                let lun = number_of(one.lun);
+                // Decoded as for the command itself, so that a LUN in any form finds its unit.
+                let lun = scsi::Lun(one.lun).number();
                 let unit = lun.and_then(|lun| luns.get(&lun).copied());
                 let place = unit.and_then(|unit| places.get(&(unit, NexusId(id.0), one.task.bits())));
                 let volume = unit.and_then(|unit| names.get(&unit).cloned());
@@ -105,12 +106,4 @@ fn report(
         disk,
         waited_ms: u64::try_from(now.since(one.since).as_millis()).unwrap_or(u64::MAX),
     }
-}
-
-/// Decodes a single-level LUN. *Source*: SAM-5 §4.7.7, peripheral device addressing and flat space addressing.
-fn number_of(lun: u64) -> Option<u16> {
-    // The shift leaves 16 bits.
-    let (first, rest) = (u16::try_from(lun >> 48).unwrap_or_default(), lun & 0xffff_ffff_ffff);
-    // Methods 00b and 01b; the number is in the lower 14 bits.
-    (rest == 0 && first >> 14 < 2).then_some(first & 0x3fff)
 }

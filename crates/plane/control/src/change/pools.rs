@@ -555,10 +555,9 @@ fn open_already(pool: &PoolReport, read_only: bool) -> Refusal {
 fn weak_enclosures(pool: &PoolReport, placed: &BTreeMap<DiskName, String>) -> Vec<String> {
     let of_group = |group: &GroupReport| {
         let place = |member: &MemberReport| {
-            // A member without a known disk has no enclosure; any name that no disk has will do for it.
-            let disk = member.disk.clone().unwrap_or_else(|| pool.name.clone());
-            let enclosure = placed.get(&disk).cloned();
-            (disk, enclosure)
+            // A member without a known disk has no enclosure. Its name does not matter then, so the pool's will do.
+            let enclosure = member.disk.as_ref().and_then(|disk| placed.get(disk).cloned());
+            (member.disk.clone().unwrap_or_else(|| pool.name.clone()), enclosure)
         };
         spread::weak_enclosures(group.level, &group.members.iter().map(place).collect::<Vec<_>>())
     };

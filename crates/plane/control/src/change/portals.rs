@@ -72,18 +72,21 @@ impl Portals {
                 format!("drain the portal with blockyard portal drain {address}, or close the sessions with --force");
             return Err(impact::listed(Refusal::new(code::PORTAL_IN_USE, message, hint), losses));
         }
+        let before = self.core.state();
+        // Durable first: if the removal cannot be stored, the portal stays open and its sessions continue. No further
+        // confirmation is needed: sessions at the portal were refused above, or `force` is set.
+        self.core.commit(&turn, |state| {
+            state.portals.remove(&address);
+        })?;
         // A portal that failed to open is unknown to the data plane.
         if !matches!(state, PortalState::Failed { .. }) {
-            self.core.engine.done(Order::ClosePortal { address }).await?;
+            let closed = self.core.engine.done(Order::ClosePortal { address }).await;
+            self.core.or_restore(&turn, closed, &before)?;
         }
-        // Before the commit, which publishes the open portals.
+        // After it is closed: an open portal that the access rules do not name has the default policy, by which a
+        // drained one would accept sessions.
         self.access.forget(address);
-        // No further confirmation: sessions at the portal were refused above, or `force` is set.
-        self.access
-            .commit(&turn, Confirmation::ALL, |state| {
-                state.portals.remove(&address);
-            })
-            .await
+        self.access.apply().await
     }
 
     /// Returns the sessions with a connection through the portal.

@@ -103,11 +103,13 @@ impl Spares {
             return Ok(());
         }
         let turn = self.core.lock_changes().await;
+        // The list is read again under the lock: an operator may have replaced a disk since, or exported a pool,
+        // which a record of its copies would make one of this array again.
+        let pools = self.pools.list().await?;
         self.record_finished_copies(&turn, &pools)?;
-        // The list is read again under the lock: an operator may have replaced a disk since.
         // A failed pool cannot rebuild, and a read-only one must not be written.
         let may_be_filled = |pool: &&PoolReport| pool.state != PoolState::Failed && pool.read_only.is_none();
-        for pool in self.pools.list().await?.iter().filter(may_be_filled) {
+        for pool in pools.iter().filter(may_be_filled) {
             // A group in reshape gets its spares when the reshape has finished.
             for (group, member) in lost(pool).filter(|(group, _)| group.reshape.is_none()) {
                 if vigil.is_due(member) {

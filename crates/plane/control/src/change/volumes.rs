@@ -3,6 +3,7 @@
 //! Volumes in pools are recorded by the pool itself; the state records volumes without one, and the policies.
 
 use crate::access::Access;
+use crate::backing::BackingIdentity;
 use crate::change::disks::{admit_not_own, admit_path, create_file, remove_created};
 use crate::change::pools;
 use crate::core::{ChangeGuard, Core};
@@ -445,9 +446,13 @@ fn admit_backend(state: &State, request: &NewVolume) -> Result<Backend, Refusal>
 /// Admits a path that is neither a disk nor the file of another volume.
 fn admit_file(state: &State, text: &str) -> Result<Backend, Refusal> {
     let path = admit_path(text)?;
-    // Links are followed, so that two names of one file are recognized.
+    // The path is compared as well: a file that does not exist yet has no identity, but its path may be the one of a
+    // volume whose file is missing.
     let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
-    let same = |other: &str| real(Path::new(other)) == real(&path);
+    // By identity, because hard links and loop devices of one file have different paths.
+    let medium = BackingIdentity::at(&path);
+    let same =
+        |other: &str| real(Path::new(other)) == real(&path) || medium.is_some() && BackingIdentity::at(other) == medium;
     let taken = |what: String| Refusal::new(code::DISK_IN_USE, format!("{text} is {what}"), "choose another path");
     if let Some((disk, _)) = state.disks.iter().find(|(_, record)| same(&record.path)) {
         return Err(taken(format!("disk {disk}")));

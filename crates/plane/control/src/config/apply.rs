@@ -17,6 +17,7 @@ use model::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Volumes created or set under one hold of the change lock: others get it in between, and each batch is one
 /// commit.
@@ -102,6 +103,23 @@ enum RollbackStep {
     PoolSettings(Name, BTreeMap<String, String>),
 }
 
+/// Changes of a document that are rolled back when a later part of it is refused.
+#[derive(Default)]
+struct Applying {
+    /// Created and changed objects, in order.
+    made: Vec<RollbackStep>,
+    /// Users and receivers.
+    external: Option<Box<dyn ProvisionalChange>>,
+    /// The access rules, once they are committed.
+    access: Option<AccessChange>,
+}
+
+/// States right before and right after the commit of the access rules.
+struct AccessChange {
+    before: Arc<State>,
+    after: Arc<State>,
+}
+
 impl Configuration {
     /// Applies the document. When a part is refused, everything is rolled back; only volumes that have grown
     /// stay so, and the refusal names them.
@@ -127,17 +145,14 @@ impl Configuration {
         if !losses.is_empty() && !consent.disruption {
             return Err(disrupts(losses, consent.option));
         }
-        // The access rules to return to; recorded before anything is created.
-        let before = self.core.state();
         let awaited = self.expected_initiators(&initiators).await?;
-        let mut made = Vec::new();
-        let mut pending = None;
+        let mut applying = Applying::default();
         let how = (prune, force, consent);
-        if let Err(refusal) = self.carry_out(&document, makes, how, annex, (&mut made, &mut pending)).await {
-            return Err(self.roll_back(made, pending, &before, refusal).await);
+        if let Err(refusal) = self.carry_out(&document, makes, how, annex, &mut applying).await {
+            return Err(self.roll_back(applying, refusal).await);
         }
         if let Err(refusal) = self.wait_for_relogin(&awaited, within).await {
-            let refusal = self.roll_back(made, pending, &before, refusal).await;
+            let refusal = self.roll_back(applying, refusal).await;
             let sentence = format!("configuration rolled back: {}", refusal.message);
             self.core.raise(
                 event::CONFIG_TAKEN_BACK,
@@ -147,7 +162,7 @@ impl Configuration {
             return Err(refusal);
         }
         // Only now do the changes of users and receivers become final.
-        pending.into_iter().for_each(ProvisionalChange::finalize);
+        applying.external.into_iter().for_each(ProvisionalChange::finalize);
         let sentence = format!("configuration applied: {} steps", steps.len());
         self.core.raise(event::CONFIG_APPLIED, Subject::new(SubjectKind::Node, &self.core.settings().node), sentence);
         Ok(Applied { steps })
@@ -159,7 +174,7 @@ impl Configuration {
         makes: ResourceChanges,
         (prune, force, consent): (bool, bool, Confirmation),
         annex: &dyn ExternalSections,
-        (made, pending): (&mut Vec<RollbackStep>, &mut Option<Box<dyn ProvisionalChange>>),
+        Applying { made, external, access }: &mut Applying,
     ) -> Result<(), Refusal> {
         // In order of dependence: disks, pools on them, spares, volumes, portals; settings after the objects
         // they belong to.
@@ -203,8 +218,8 @@ impl Configuration {
         }
         // Users and receivers come before the access rules, and stay provisional until everything has
         // succeeded.
-        *pending = Some(annex.commit(document, prune)?);
-        self.commit_document(document, prune, consent).await?;
+        *external = Some(annex.commit(document, prune)?);
+        *access = Some(self.commit_document(document, prune, consent).await?);
         // Last, because a volume that has grown cannot be rolled back.
         self.volumes.grow_all(&makes.grown).await.map_err(|(grown, refusal)| match grown {
             [] => refusal,
@@ -216,45 +231,49 @@ impl Configuration {
         })
     }
 
-    async fn commit_document(&self, document: &Document, prune: bool, consent: Confirmation) -> Result<(), Refusal> {
-        // Read again, because volumes that were just created have their identities only now.
+    /// Commits the access rules of the document.
+    async fn commit_document(
+        &self,
+        document: &Document,
+        prune: bool,
+        consent: Confirmation,
+    ) -> Result<AccessChange, Refusal> {
+        let turn = self.core.lock_changes().await;
+        // Read again, because volumes that were just created have their identities only now. Under the lock, so that
+        // no volume is deleted between this list and the commit that presents it.
         let volumes: BTreeMap<VolumeName, VolumeId> =
             self.volumes.list().await?.into_iter().map(|volume| (volume.name, volume.id)).collect();
-        let turn = self.core.lock_changes().await;
-        let next = access::after(&self.core.state(), document, &volumes, self.core.settings(), prune)?;
+        let before = self.core.state();
+        let next = access::after(&before, document, &volumes, self.core.settings(), prune)?;
         self.access.commit(&turn, consent, |state| *state = next).await?;
         // Targets may have got their first mapping, or lost their last one, so the registration may change.
         self.isns.wake();
-        Ok(())
+        Ok(AccessChange { before, after: self.core.state() })
     }
 
-    /// Restores the access rules of `before` and removes what was created; returns the refusal, with what could
-    /// not be rolled back.
-    async fn roll_back(
-        &self,
-        made: Vec<RollbackStep>,
-        pending: Option<Box<dyn ProvisionalChange>>,
-        before: &State,
-        refusal: Refusal,
-    ) -> Refusal {
+    /// Restores the access rules of before, if they were changed, and removes what was created; returns the refusal,
+    /// with what could not be rolled back.
+    async fn roll_back(&self, applying: Applying, mut refusal: Refusal) -> Refusal {
+        let Applying { made, external, access } = applying;
         // Access first: hosts lose the volumes before these are deleted.
         let mut left = Vec::new();
-        let turn = self.core.lock_changes().await;
-        if let Err(failed) = self
-            .access
-            .commit(&turn, Confirmation::ALL, |state| {
-                state.take_access_of(before);
+        if let Some(AccessChange { before, after }) = access {
+            let turn = self.core.lock_changes().await;
+            // Rules depend on each other, such as LUNs and initiators that may occur once, so they are restored as a
+            // whole. An operator who changed one in the meantime has to know that it was undone.
+            if self.core.state().access_part() != after.access_part() {
+                refusal.message += "; later changes of hosts, mappings and portals by others were rolled back as well";
+            }
+            let restored = self.access.commit(&turn, Confirmation::ALL, |state| {
+                state.take_access_of(&before);
                 // The iSNS server is no access rule, but the document may have set it.
                 state.isns = before.isns;
-            })
-            .await
-        {
-            left.push(format!("mappings: {failed}"));
+            });
+            left.extend(restored.await.err().map(|failed| format!("mappings: {failed}")));
+            // The steps below take the lock themselves, so it is released here.
         }
-        // The steps below take the lock themselves.
-        drop(turn);
         // A step of the rollback that fails does not stop the others.
-        if let Some(Err(failed)) = pending.map(ProvisionalChange::roll_back) {
+        if let Some(Err(failed)) = external.map(ProvisionalChange::roll_back) {
             left.push(format!("users and receivers: {failed}"));
         }
         // In reverse order, because pools stand on disks and volumes on pools.
@@ -341,9 +360,10 @@ impl Configuration {
     /// permission, sessions would lose access or hosts would find other volumes under LUNs that they know.
     pub async fn restore(&self, version: u64, request: RestoreConfig) -> Result<Applied, Refusal> {
         let _alone = self.applying.lock().await;
+        let turn = self.core.lock_changes().await;
+        // Listed under the change lock: a volume that is deleted in between must not be presented again.
         let sessions = self.sessions.list().await?;
         let volumes: BTreeSet<VolumeId> = self.volumes.list().await?.into_iter().map(|volume| volume.id).collect();
-        let turn = self.core.lock_changes().await;
         // Only versions that changed the access of hosts are offered as restore points.
         let is_kept = self.core.store.restore_points().iter().any(|(number, _)| *number == version);
         let then = if is_kept { self.core.store.read_restore_point(version)? } else { None };

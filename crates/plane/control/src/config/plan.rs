@@ -103,6 +103,9 @@ impl Configuration {
             );
             return Err(Refusal::new(code::DOCUMENT_INVALID, message, "start it with schema = 1"));
         }
+        // Read before the state: a commit in between makes the fingerprint outdated. Read after it, the fingerprint
+        // would admit a plan that does not know of that commit.
+        let version = self.core.store.version();
         let state = self.core.state();
         let (pools, volumes, sessions) =
             (self.pools.list().await?, self.volumes.list().await?, self.sessions.list().await?);
@@ -130,7 +133,7 @@ impl Configuration {
         let mut kept = kept(document, &after, &pools, &volumes);
         kept.extend(beside.kept);
         // State version and the part outside the state: either change makes the plan outdated.
-        let fingerprint = format!("{}{}", self.core.store.version(), beside.fingerprint);
+        let fingerprint = format!("{version}{}", beside.fingerprint);
         let sessions = u32::try_from(sessions.len()).unwrap_or(u32::MAX);
         Ok((Plan { steps, kept, sessions, losses, fingerprint }, makes))
     }

@@ -1,5 +1,6 @@
 //! Tests of documents: export, plan and apply.
 
+mod concurrent;
 mod large;
 mod made;
 pub mod told;

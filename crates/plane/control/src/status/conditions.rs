@@ -215,8 +215,11 @@ impl Snapshot {
             };
             Condition { code, ..Condition::of(event::POOL_FILLING, subject(), problem) }
         });
+        // The subject is the spare, because an alert is identified by its topic and subject: with the pool as the
+        // subject, several spares in use would be one alert that names the last of them.
         let spares = of_spares(pool).into_iter();
-        let spares = spares.map(|problem| Condition::of(event::SPARE_TOOK_OVER, subject(), problem));
+        let spares =
+            spares.map(|(spare, problem)| Condition::of(event::SPARE_TOOK_OVER, Subject::disk(&spare), problem));
         let overdue = of_scrub(&self.state, pool, now());
         let overdue = overdue.map(|problem| Condition::of(event::SCRUB_OVERDUE, subject(), problem));
         let lost = of_losses(pool).map(|problem| Condition::of(event::BLOCKS_LOST, subject(), problem));

@@ -201,8 +201,8 @@ pub(super) fn of_losses(pool: &PoolReport) -> Option<Problem> {
     })
 }
 
-/// Spares in use, with the advice to restock.
-pub(super) fn of_spares(pool: &PoolReport) -> Vec<Problem> {
+/// Spares in use, each with the advice to restock.
+pub(super) fn of_spares(pool: &PoolReport) -> Vec<(DiskName, Problem)> {
     // Members that were spares, with the names of the disks that they replaced.
     let used = pool.members().filter_map(|member| Some((member.disk.as_ref()?, member.replaces.as_ref()?)));
     let left = match pool.spares.len() {
@@ -217,7 +217,7 @@ pub(super) fn of_spares(pool: &PoolReport) -> Vec<Problem> {
         meaning: format!("it replaces the lost disk {of}; {left}"),
         action: format!("insert a new disk for {of}, and make it a hot spare with blockyard disk spare add NEW"),
     };
-    used.map(problem).collect()
+    used.map(|(spare, of)| (spare.clone(), problem((spare, of)))).collect()
 }
 
 /// Describes how many more disk failures the pool survives.

@@ -239,3 +239,20 @@ fn disk_that_has_failed_or_has_waited_for_a_moment_is_not_called_stalled() {
     failed.pools[0].groups[0].members[0].state = model::MemberState::Failed;
     assert_eq!(told(&failed).1, "All good", "nobody waits for it any more");
 }
+
+/// Regression: both were one alert, which named the spare that came last.
+#[test]
+fn spares_in_use_are_an_alert_each() {
+    let (conditions, _) = told(&of_pool(|pool| {
+        let members = &mut pool.groups[0].members;
+        members[0].replaces = Some("d8".to_owned());
+        let other = model::MemberReport {
+            disk: Some("d1".parse().expect("a name")),
+            replaces: Some("d9".to_owned()),
+            ..members[0].clone()
+        };
+        members.push(other);
+    }));
+    let alerts: Vec<_> = conditions.iter().map(|it| (it.topic, it.subject.name.as_str())).collect();
+    assert_eq!(alerts, [(event::SPARE_TOOK_OVER, "d0"), (event::SPARE_TOOK_OVER, "d1")]);
+}

@@ -8,7 +8,7 @@ use crate::config::{ApplyConfig, RestoreConfig};
 use crate::request::{
     GroupChange, HostChange, NewHost, NewHostGroup, NewTarget, PortalGroupSettings, PortalSettings, Removal, Unpresent,
 };
-use model::{PortalGroupTag, Refusal, code};
+use model::{PortalGroupTag, PortalState, Refusal, code};
 
 /// Asserts that the refusal lists the session of host web with this loss.
 fn lists<T: std::fmt::Debug>(result: Result<T, Refusal>, loses: &str) -> Refusal {
@@ -164,4 +164,21 @@ async fn document_and_restored_configuration_are_refused_until_disruption_is_all
     let allowed = RestoreConfig { allow_disruption: true, ..RestoreConfig::default() };
     control.config.restore(without, allowed).await.expect("is allowed");
     assert_eq!(presented(&array), 1);
+}
+
+/// Regression: the portal was closed first, and stayed closed although it was still configured.
+#[tokio::test]
+async fn portal_whose_removal_cannot_be_stored_stays_open() {
+    let array = Array::new().await;
+    let control = &array.control;
+    let address = model::PortalAddress("127.0.0.1:3261".parse().expect("an address"));
+    control.portals.add(crate::request::NewPortal { address, settings: [].into() }).await.expect("a portal");
+    let (state, away) = (array.dir.path().join("state"), array.dir.path().join("away"));
+    std::fs::rename(&state, &away).expect("moves");
+    let refusal = control.portals.remove(address, Removal::default()).await.expect_err("it cannot be stored");
+    assert_eq!(refusal.code, code::STATE_REPLACED);
+    std::fs::rename(&away, &state).expect("moves back");
+    assert_eq!(control.portals.report(address).await.expect("it is there").state, PortalState::Open);
+    control.portals.remove(address, Removal::default()).await.expect("removed");
+    assert_eq!(control.portals.report(address).await.expect_err("it is gone").code, code::PORTAL_UNKNOWN);
 }

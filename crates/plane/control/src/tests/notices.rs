@@ -1,8 +1,8 @@
 //! Tests of notices, which the status shows beside the problems.
 
 use super::{Array, new_host, new_presentation};
-use crate::request::{NewHost, NewPortal, SetIsns};
-use model::{IsnsState, Severity, Size};
+use crate::request::{HostChange, NewChap, NewHost, NewPortal, SecretText, SetIsns};
+use model::{Demand, IsnsState, Severity, Size};
 use std::time::Duration;
 
 #[tokio::test]
@@ -50,4 +50,13 @@ async fn presentation_to_a_host_that_anybody_is_says_that_it_is_open() {
     assert!(control.presentations.present(new_presentation("tank/vm2", "any")).await.expect("seen").open);
     assert!(!control.presentations.present(new_presentation("tank/vm2", "web")).await.expect("seen").open);
     control.presentations.present(new_presentation("tank/vm1", "everyone")).await.expect_err("web sees it already");
+    // CHAP closes it only where a login without CHAP is denied.
+    for (demand, open) in [(Demand::Offered, true), (Demand::Required, false)] {
+        let secret = Some(SecretText::Text("a secret of a host".to_owned()));
+        let chap = Some(NewChap { secret, demand: Some(demand), ..NewChap::default() });
+        let change = HostChange { chap, ..HostChange::default() };
+        control.hosts.change(&"any".parse().expect("a name"), change).await.expect("changed");
+        let shown = control.presentations.list().into_iter().find(|shown| shown.host.as_str() == "any");
+        assert_eq!(shown.expect("is presented").open, open, "{demand:?}");
+    }
 }

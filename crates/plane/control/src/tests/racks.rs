@@ -94,3 +94,19 @@ async fn pool_is_spread_over_enclosures_when_asked_and_says_what_it_cannot_lose(
     assert_eq!(made.weak_enclosures, Vec::<String>::new());
     array.control.disks.add(new_disk(&array.folder(), "more", Size::mib(128))).await.expect("a disk");
 }
+
+/// Regression: a member whose disk is unknown was taken for the disk that has the name of the pool.
+#[tokio::test]
+async fn pool_with_the_name_of_a_disk_has_no_member_in_its_enclosure() {
+    let array = furnished().await;
+    array.create_pool("r5", Level::Raid1, &["r0", "r3"]).await.expect("a pool");
+    array.wait_for_no_disk("r5").await;
+    fs::remove_file(array.folder().join("r0.img")).expect("removes");
+    let testbed = racked(&array, &[]);
+    let array = array.restarted_on(testbed).await;
+    array.control.reconciler.handle_events(Vec::new()).await.expect("looked at");
+    array.control.disks.remove(&name("r0")).await.expect("removed");
+    let pool = array.control.pools.report(&name("r5")).await.expect("a pool");
+    assert_eq!(pool.groups[0].members[0].disk, None);
+    assert_eq!(pool.weak_enclosures, Vec::<String>::new());
+}

@@ -158,8 +158,13 @@ async fn volume_that_cannot_be_made_changes_nothing() {
     let both = NewVolume { backend: Some(NewBackend::Ram {}), ..new_volume("tank/both", Some(Size::mib(1))) };
     refused(control.volumes.create(both).await, code::OPTIONS_CONFLICT);
     let disk = array.folder().join("d0.img").to_string_lossy().into_owned();
-    let stolen = NewVolume { backend: Some(NewBackend::File { path: disk }), ..new_volume("stolen", None) };
-    refused(control.volumes.create(stolen).await, code::DISK_IN_USE);
+    let link = array.folder().join("link").to_string_lossy().into_owned();
+    fs::hard_link(&disk, &link).expect("links");
+    for path in [disk, link] {
+        let stolen = NewVolume { backend: Some(NewBackend::File { path: path.clone() }), ..new_volume("stolen", None) };
+        let refusal = refused(control.volumes.create(stolen).await, code::DISK_IN_USE);
+        assert_eq!(refusal.message, format!("{path} is disk d0"));
+    }
 
     let shrunk = control.volumes.resize(&"tank/vm1".parse().expect("a name"), Resize { size: Size::mib(4) }).await;
     refused(shrunk, code::VOLUME_SHRINK);

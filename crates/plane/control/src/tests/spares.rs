@@ -2,8 +2,10 @@
 
 use super::{Array, new_disk, new_pool};
 use crate::EventFilter;
-use crate::request::{NewDisk, NewPool, NewSpare};
+use crate::change::spares::SpareMonitor;
+use crate::request::{NewDisk, NewPool, NewSpare, Removal};
 use model::{Level, MemberState, Name, Order, PoolState, Refusal, Severity, Size, code, event};
+use std::time::Duration;
 
 fn name(text: &str) -> Name {
     text.parse().expect("a name")
@@ -227,4 +229,32 @@ async fn disk_that_holds_something_is_a_spare_only_by_force_and_takes_over_then(
     array.control.pools.fail_disk(&name("d1")).await.expect("failed");
     array.control.reconciler.handle_events(Vec::new()).await.expect("looked at");
     assert_eq!(members(&array, "tank").await[1], ("f0".to_owned(), MemberState::Rebuilding));
+}
+
+/// Regression: the record of a finished copy, from a list of before the export, made the pool known again.
+#[tokio::test]
+async fn pool_that_is_exported_before_its_copy_is_recorded_stays_exported() {
+    let array = Array::new().await;
+    for disk in ["e0", "e1", "f0"] {
+        array.control.disks.add(new_disk(&array.folder(), disk, Size::mib(128))).await.expect("a disk");
+    }
+    array.create_pool("pond", Level::Raid1, &["e0", "e1"]).await.expect("a pool");
+    let (control, pond) = (&array.control, name("pond"));
+    control.spares.add(&name("f0"), NewSpare::default()).await.expect("a spare");
+    let copy = Order::CopyMember { disk: name("e0"), replacement: name("f0"), force: false };
+    control.core.engine.pool(copy).await.expect("a copy");
+    while members(&array, "pond").await[0] != ("f0".to_owned(), MemberState::InSync) {}
+    assert_eq!(control.pools.report(&pond).await.expect("a pool").spares, [name("f0")], "nothing is recorded yet");
+
+    // The export is the next to get the change lock; the round has its list by then, and gets the lock after it.
+    let turn = control.core.lock_changes().await;
+    let mut monitor = SpareMonitor::default();
+    let release = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        drop(turn);
+    };
+    let (exported, placed, ()) =
+        tokio::join!(control.pools.export(&pond, Removal::default()), control.spares.place(&mut monitor), release);
+    exported.and(placed).expect("both are done");
+    assert!(!control.core.state().pools.contains_key(&pond));
 }

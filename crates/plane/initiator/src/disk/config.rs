@@ -177,10 +177,26 @@ pub enum OpenError {
         "LUN {0} tells neither an identity (VPD page 83h) nor a serial number, so it could be confused with another"
     )]
     NoIdentity(u16),
+    /// The unit cannot serve blocks of the requested size.
+    #[error(transparent)]
+    BlockBytes(#[from] BlockBytesError),
+}
+
+/// Reason why a unit cannot serve blocks of the requested size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BlockBytesError {
     /// The block size of the unit does not divide the requested one.
     #[error("the unit has blocks of {found} bytes, which do not divide {wanted}")]
-    BlockBytes {
+    Indivisible {
         /// Block size of the unit.
+        found: u32,
+        /// Requested block size.
+        wanted: u32,
+    },
+    /// One command of the unit transfers less than a block of the requested size.
+    #[error("the unit transfers at most {found} bytes with one command, which is less than a block of {wanted}")]
+    TransferTooShort {
+        /// Largest transfer of one command in bytes.
         found: u32,
         /// Requested block size.
         wanted: u32,

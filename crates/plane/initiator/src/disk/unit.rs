@@ -3,7 +3,7 @@
 //! Called when a path has logged in, at open and at every reconnect. It must never accept a unit of unknown identity as
 //! the one that was opened.
 
-use super::config::OpenError;
+use super::config::{BlockBytesError, OpenError};
 use crate::cdb;
 use crate::fence::run;
 use crate::outcome::{self, Outcome};
@@ -112,13 +112,18 @@ impl UnitFacts {
 
     /// Number of the unit's blocks per block of `block_bytes`.
     ///
-    /// *Errors*: it is not a whole number.
-    pub fn factor(&self, block_bytes: u32) -> Result<u32, OpenError> {
+    /// *Errors*: it is not a whole number; one command of the unit transfers less than a block of `block_bytes`.
+    pub fn factor(&self, block_bytes: u32) -> Result<u32, BlockBytesError> {
         let own = self.capacity.block_bytes;
-        match block_bytes.is_multiple_of(own) && block_bytes >= own {
-            true => Ok(block_bytes / own),
-            false => Err(OpenError::BlockBytes { found: own, wanted: block_bytes }),
+        if !block_bytes.is_multiple_of(own) || block_bytes < own {
+            return Err(BlockBytesError::Indivisible { found: own, wanted: block_bytes });
         }
+        let (factor, most) = (block_bytes / own, self.limits.transfer_blocks_max);
+        // A block is one command at least, and the unit would refuse each of them (SBC-4, MAXIMUM TRANSFER LENGTH).
+        if (1..factor).contains(&most) {
+            return Err(BlockBytesError::TransferTooShort { found: most.saturating_mul(own), wanted: block_bytes });
+        }
+        Ok(factor)
     }
 
     /// Geometry of the disk in blocks of `block_bytes`, each made of `factor` blocks of the unit.
@@ -151,8 +156,21 @@ impl UnitFacts {
             0 => u32::MAX,
             blocks => blocks / factor,
         };
-        // At least one: a block may exceed the limit, or the limit of the target be smaller than one.
+        // At least one: a block may exceed the own limit. `factor` refuses a target whose limit is below one block.
         u64::from(own.min(target).max(1))
+    }
+
+    /// Limit on the range of one UNMAP, in device blocks of `factor` unit blocks. Zero when no block can be unmapped:
+    /// the unit does not support UNMAP, or one command unmaps less than a block.
+    #[must_use]
+    pub fn unmap_blocks_max(&self, factor: u32) -> u64 {
+        let most = match self.limits.unmap_blocks_max {
+            _ if !self.unmaps => 0,
+            // Zero: the target reports no limit.
+            0 => 1 << 21,
+            most => most,
+        };
+        u64::from(most / factor)
     }
 }
 

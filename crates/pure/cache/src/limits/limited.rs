@@ -154,6 +154,7 @@ impl<D: BlockDevice, R: Runtime> BlockDevice for Limited<D, R> {
     }
 
     fn try_write(&self, start: Lba, data: &[u8]) -> Option<Result<Written, IoError>> {
+        // As for reads: the caller then takes the path that can wait.
         if self.may_stall() { None } else { self.device.try_write(start, data) }
     }
 

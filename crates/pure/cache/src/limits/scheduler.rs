@@ -68,6 +68,7 @@ pub(super) struct Slot<R: Runtime> {
 impl<R: Runtime> Drop for Slot<R> {
     fn drop(&mut self) {
         let mut queues = self.scheduler.0.queues.borrow_mut();
+        // Dropped before its turn, it still stands in the queue and occupies no slot.
         let waits = self.command.as_ref().filter(|command| !command.granted.get());
         match waits {
             Some(command) => queues.withdraw(self.flow, command),
@@ -140,6 +141,7 @@ impl<R: Runtime> Scheduler<R> {
             return None;
         }
         let command = Rc::new(WaitingCommand {
+            // With a fixed part: by bytes alone a flood of small commands would cost next to nothing.
             cost: bytes.saturating_add(COMMAND_BYTES),
             granted: Cell::new(false),
             signal: Signal::default(),

@@ -213,6 +213,7 @@ impl BatchHeader {
 
     /// Decodes the records behind the header in `batch`, when the checksum matches and the records are plausible.
     pub(super) fn records(&self, batch: &[u8]) -> Option<Vec<Record>> {
+        // One checksum for header and records: which volumes a batch is about is known completely, or not at all.
         let count = usize::from(self.records.get());
         let front = batch.get(..size_of::<Self>() + count * size_of::<Record>())?;
         BATCH.open(front).ok()?;

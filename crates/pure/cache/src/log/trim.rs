@@ -73,6 +73,7 @@ impl Shared {
             free.next = batch.number + 1;
             free.batches += 1;
         }
+        // Each step costs a flush of every volume in it and two writes of the anchor, so small steps are not worth it.
         let (used, gain) = (state.head - state.tail, free.end - state.tail);
         // An eighth of the ring, or anything once the ring is half full, or the whole content.
         let worth = gain >= (self.ring_units / 8).min(WORTH_UNITS_MAX)

@@ -49,6 +49,7 @@ impl Ahead {
     }
 
     pub(super) fn set_policy(&mut self, policy: ReadAhead) {
+        // Streams start anew: their windows were sized by the old policy.
         *self = Self::new(policy);
     }
 

@@ -174,6 +174,7 @@ impl<D: BlockDevice + 'static, R: Runtime> Cached<D, R> {
         let leading = inner.in_flight.lead(pages.clone());
         let this = self.clone();
         inner.runtime.spawn(async move {
+            // An error is dropped: a reader that wants these blocks reads them itself, and gets it.
             if let Ok(rope) = this.0.device.read(this.0.extent_of(&pages)).await {
                 // Pages that a write has touched meanwhile are left out.
                 let unspoiled = leading.complete(&rope);
@@ -326,6 +327,7 @@ impl<D: BlockDevice + 'static, R: Runtime> BlockDevice for Cached<D, R> {
         let Some(wanted) = self.wanted(extent, &geometry) else { return inner.device.read(extent).await };
         let mut rope = Rope::new();
         let at = inner.take(wanted.pages.clone(), &mut rope);
+        // Before the fetch of what is missing, so that both are in flight together.
         self.look_ahead(&wanted.bytes, wanted.device_pages);
         if at < wanted.pages.end {
             match inner.fetch(&wanted.pages, at, rope).await {

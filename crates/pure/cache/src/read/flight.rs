@@ -69,6 +69,7 @@ impl InFlight {
     /// Finds a fetch in flight that returns the current content of `page`; also returns the page up to which it does.
     pub(super) fn join(&self, page: u64) -> Option<(Rc<Fetch>, u64)> {
         let table = self.0.borrow();
+        // A spoiled page is not joined: the fetch may have read it before a write that has ended since.
         let fetch = table.fetches.iter().find(|fetch| fetch.pages.contains(&page) && fetch.is_unspoiled(page))?;
         Some((fetch.clone(), fetch.unspoiled_up_to(page)))
     }
@@ -92,6 +93,7 @@ impl InFlight {
             other.disturbed = true;
             disturbed = true;
         }
+        // The range stays spoiled when this write has ended: the fetch may have read before it.
         for fetch in table.fetches.iter().filter(|fetch| overlap(&fetch.pages, &pages)) {
             fetch.state.borrow_mut().spoiled.push(pages.clone());
         }
@@ -143,6 +145,7 @@ impl Fetch {
             if let Some(outcome) = &state.outcome {
                 return Poll::Ready(outcome.clone());
             }
+            // Each reader once, however often it is polled.
             if !state.waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
                 state.waiting.push(cx.waker().clone());
             }
@@ -221,6 +224,7 @@ impl Writing {
 impl Drop for Writing {
     fn drop(&mut self) {
         let Some(write) = self.take() else { return };
+        // The device may still execute the write, at any time: what is read here from now on may change without notice.
         let abandoned = &mut self.in_flight.0.borrow_mut().abandoned;
         abandoned.push(write.pages);
         if abandoned.len() > ABANDONED_MAX {

@@ -23,6 +23,7 @@ impl Hasher for Fold {
     }
 
     fn write(&mut self, bytes: &[u8]) {
+        // Required by the trait. The keys of this index are hashed by words.
         for &byte in bytes {
             self.write_u64(u64::from(byte));
         }
@@ -35,6 +36,7 @@ impl Hasher for Fold {
     fn write_u64(&mut self, word: u64) {
         // The rotation makes the order of the words in a key count.
         let product = u128::from(self.0.rotate_left(23) ^ word ^ 0x2545_f491_4f6c_dd1d) * 0x9e37_79b9_7f4a_7c15;
+        // Both halves: the table uses the lowest and the highest bits, and the low half alone leaves the lowest weak.
         self.0 = (product as u64) ^ (product >> 64) as u64;
     }
 }

@@ -125,6 +125,7 @@ impl Store {
     }
 
     pub(super) fn leave(&mut self, owner: u32) {
+        // The number may go to another volume, which must not find these pages.
         self.forget(owner);
         let volume = self.volumes[owner as usize].take().expect("a volume leaves once");
         assert_eq!(volume.used, 0, "a volume that leaves has nothing in the cache");
@@ -344,6 +345,7 @@ impl Store {
         if share.weight == 0 || bytes > bytes_max {
             return false;
         }
+        // Its own bound first: at its bound a volume must not take memory from others.
         while self.volume(owner).used + bytes > bytes_max {
             if !self.evict(owner) {
                 return false;
@@ -382,6 +384,7 @@ impl Store {
                 continue;
             }
             let bytes = frame_bytes(frame.pages);
+            // Used again while it was in its queue, so S3-FIFO gives it another round in the main queue.
             if frame.hits > 0 {
                 volume.queues.keep(number, frame.place, bytes);
                 // Promotion from the small queue starts at zero uses; in the main queue each round costs one.
@@ -458,6 +461,7 @@ impl Store {
                 assert_eq!(buf.len(), pages * PAGE_BYTES, "a spare buffer is as long as its list says");
                 buf
             }
+            // In huge pages (docs/adr/0015): frames are larger than the CPU caches in sum, and are read at random.
             None => Buf::storage(pages * PAGE_BYTES),
         }
     }

@@ -125,6 +125,7 @@ struct Submitted<'a> {
 impl Drop for Submitted<'_> {
     fn drop(&mut self) {
         if !self.ended {
+            // A write that was given to a disk cannot be taken back: it may be executed although its caller is gone.
             let done = self.disk.runtime.random(2) == 0;
             self.end(done);
         }
@@ -147,6 +148,7 @@ impl Submitted<'_> {
         self.ended = true;
         self.disk.journal.push(Event::Cancel { id: self.id });
         let (disk, volatile) = (self.disk.number, self.disk.geometry.volatile_cache);
+        // Each atom becomes a write of its own, because a power cut may keep any part of them.
         for at in (0..self.data.len()).step_by(ATOM) {
             if self.disk.runtime.random(2) == 0 {
                 let id = self.disk.journal.len() as u64;
@@ -298,6 +300,7 @@ impl BlockDevice for Disk {
     }
 
     async fn flush(&self, _after: Written) -> Result<Stable, IoError> {
+        // Taken at the submission: a write that ends during the flush is not covered by it (docs/fault-model.md).
         let covered = Rc::new(self.open.borrow().clone());
         self.flushes.set(self.flushes.get() + 1);
         if self.geometry.volatile_cache {

@@ -169,6 +169,7 @@ impl<D: BlockDevice + 'static, R: Runtime> WriteBack<D, R> {
     /// as it was. `Unsupported` for `Back` without a working log.
     pub async fn set_policy(&self, policy: WritePolicy) -> Result<(), IoError> {
         let inner = &*self.0;
+        // Serialized: each change waits until the volume is quiet, and relies on the policy that it has read.
         let _one = inner.switching.exclusive(0..1).await;
         let old = inner.policy.get();
         if old == policy {
@@ -218,6 +219,7 @@ impl<D: BlockDevice + 'static, R: Runtime> WriteBack<D, R> {
         // Pieces in flight below are dropped from the map, too; their result is ignored.
         inner.dirty.borrow_mut().clear();
         inner.account();
+        // Writers of any volume may be waiting for this memory.
         inner.memory.look_again();
         inner.changed.raise();
         Inner::wake(&self.0);
@@ -324,8 +326,10 @@ impl<D: BlockDevice + 'static, R: Runtime> WriteBack<D, R> {
         let inner = &self.0;
         let extent = inner.device.geometry().extent_of(start, data.len())?;
         let bytes = data.len() as u64;
+        // Memory first: a record that is stable in the log is handed over, and must have its place then.
         self.admit(extent, bytes).await?;
         let Some(log) = inner.log().filter(|_| logged) else {
+            // Acknowledged from memory: the volume reports a volatile cache, and a flush makes it durable.
             inner.accept_pieces(start, &data, None);
             return Ok(Written::attest());
         };
@@ -340,6 +344,7 @@ impl<D: BlockDevice + 'static, R: Runtime> WriteBack<D, R> {
         // Every record must be stable: the caller is answered for the whole write.
         match try_join_all(records).await {
             Ok(_) => Ok(Written::attest()),
+            // Some records may be in the failed log. That does no harm: it is never replayed.
             Err(_) => self.write_past(start, data, atomic).await,
         }
     }
@@ -425,6 +430,7 @@ impl<D: BlockDevice + 'static, R: Runtime> Inner<D, R> {
     /// Removes a write from those in flight into the log.
     fn answered(&self, start: Lba, bytes: usize) {
         let mut logging = self.logging.borrow_mut();
+        // Equal writes may be in flight at once. Their entries are equal, too, so either one may go.
         let at = logging.iter().position(|&known| known == (start, bytes));
         logging.swap_remove(at.expect("a write is answered for once"));
         drop(logging);
@@ -477,6 +483,7 @@ impl<D: BlockDevice + 'static, R: Runtime> LogMember for Inner<D, R> {
     }
 
     fn destage_all(self: Rc<Self>) -> LocalBoxFuture<'static, Result<(), IoError>> {
+        // Taken when it is called: writes that come later go past the failed log.
         let newest = self.dirty.borrow().newest();
         async move { WriteBack(self).settle(newest).await }.boxed_local()
     }

@@ -177,6 +177,7 @@ impl Dirty {
 
     /// Pieces that overlap `extent`, each with its start.
     pub(super) fn over(&self, extent: Extent) -> impl Iterator<Item = (u64, &Piece)> {
+        // The piece before may reach into the extent; pieces do not overlap, so one at most does.
         let before = self.pieces.range(..extent.start.0).next_back();
         let before = before.filter(move |(start, piece)| **start + self.blocks(piece.data.len()) > extent.start.0);
         let inside = self.pieces.range(extent.start.0..extent.end().0.max(extent.start.0));
@@ -185,6 +186,7 @@ impl Dirty {
 
     /// True when a piece of a write up to `number` overlaps `extent`.
     pub(super) fn overlaps(&self, extent: Extent, number: u64) -> bool {
+        // By `since` and not by `number`: a piece that has overwritten older data stands for that, too.
         !extent.is_empty() && self.over(extent).any(|(_, piece)| piece.since <= number)
     }
 
@@ -215,6 +217,7 @@ impl Dirty {
 
     /// Makes every refused piece, except corrupted ones, eligible for a retry.
     pub(super) fn retry_refused(&mut self) {
+        // Corrupted pieces stay refused: nothing in memory is correct, and the device still has the older content.
         let again: Vec<u64> =
             self.pieces.iter().filter(|(_, piece)| piece.refused && !piece.bad).map(|(&at, _)| at).collect();
         for start in again {
@@ -278,6 +281,7 @@ impl Dirty {
     fn change(&mut self, run: &Run, change: impl Fn(&mut Piece)) {
         for start in self.still_of(run) {
             let mut piece = self.take(start).expect("it was found just now");
+            // Out of the map meanwhile: the counts of refused pieces depend on the state that changes.
             change(&mut piece);
             self.put(start, piece);
         }
@@ -298,6 +302,7 @@ impl Dirty {
     /// Drops all dirty data.
     pub(super) fn clear(&mut self) {
         let starts: Vec<u64> = self.pieces.keys().copied().collect();
+        // One by one, so that ages and counts follow. Each drop may free a batch of the log.
         starts.into_iter().for_each(|start| drop(self.take(start)));
     }
 

@@ -120,6 +120,7 @@ impl WriteMemory {
     /// Changes the amount counted for a volume from `old` to `new` bytes.
     pub(super) fn adjust(&self, old: u64, new: u64) {
         assert!(old <= self.0.used.get(), "what a volume holds is counted");
+        // Added before it is subtracted: the difference may be negative.
         self.0.used.set(self.0.used.get() + new - old);
         if new < old {
             self.0.room.raise();

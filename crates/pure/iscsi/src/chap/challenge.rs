@@ -52,6 +52,7 @@ impl Challenge {
     /// *Source*: RFC 7143 §9.2.1.
     #[must_use]
     pub fn is_reflected_by(&self, challenge: &[u8]) -> bool {
+        // Not in constant time: challenges are sent in clear.
         self.bytes.as_slice() == challenge
     }
 

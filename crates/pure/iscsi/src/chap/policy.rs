@@ -60,6 +60,7 @@ impl ChapPolicy {
         mutual: Mutual,
         weakest: Algorithm,
     ) -> Result<Self, PolicyError> {
+        // Also where CHAP is optional: an initiator that uses it must be able to succeed.
         if accepted.is_empty() {
             return Err(PolicyError::NobodyAccepted);
         }

@@ -43,6 +43,7 @@ impl Secret {
 
     /// Returns a placeholder of usual length for an unknown name.
     pub(super) fn unknown() -> Self {
+        // The time of a hash grows with the length of the secret, so an empty one would reveal an unknown name.
         Self(secret::Secret::new([0; 16]))
     }
 

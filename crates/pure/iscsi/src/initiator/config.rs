@@ -4,8 +4,15 @@ use crate::login::InitiatorConfig;
 use crate::timers::Timeouts;
 use std::time::Duration;
 
-/// Maximum number of tagged tasks in a session.
-pub const TASKS_MAX: u32 = 0xfffe;
+/// Maximum number of commands that all connections of a session may have. Other requests have tags of their own.
+pub const TASKS_MAX: u32 = 0xf000;
+
+/// Number of task tags in a session: the lower half of a tag is the place of its task, and FFFFh is left out.
+pub(crate) const TAGS_MAX: u32 = 0xfffe;
+
+/// Number of tags that a connection has in addition to those of its commands, for pings, text, task management and
+/// logout: a command that does not end must be abortable, and its target pinged.
+const OTHER_TAGS: u32 = 64;
 
 /// Login parameters, limits and timeouts of an initiator's connection.
 #[derive(Clone, Debug)]
@@ -43,12 +50,17 @@ impl Config {
         Timeouts { idle_interval: self.idle_interval, answer_timeout: self.answer_timeout }
     }
 
+    /// Number of tags of a connection.
+    pub(crate) fn tags(&self) -> u32 {
+        self.tasks_max + OTHER_TAGS
+    }
+
     /// Checks the bounds.
     ///
     /// *Panics*: when a value is outside the range of its field.
     pub(crate) fn check(&self) {
-        // The lower half of a tag is the place of its task, and FFFFh is left out, so no tag is the reserved one.
-        assert!((1..=TASKS_MAX).contains(&self.tasks_max), "1 to 65,534 tasks have tags");
+        // Behind the limit there are tags left for other requests, so no place reaches FFFFh, that of the reserved tag.
+        assert!((1..=TASKS_MAX).contains(&self.tasks_max), "1 to 61,440 tasks have tags");
         assert!(self.receive_buffer_bytes_max >= 16 << 10, "a login PDU fits the receive buffer");
     }
 }

@@ -1,10 +1,11 @@
 //! Initiator connection as a state machine: requests, bytes and time in, events and bytes out.
 
+use super::config::TAGS_MAX;
 use super::full_feature::{FullFeaturePhase, Placement};
 use super::login::LoginPhase;
 use super::numbering::JoinState;
 use super::task::{CommandTask, Task};
-use super::{Command, Config, Event, TASKS_MAX};
+use super::{Command, Config, Event};
 use crate::pdu::{Bhs, Cid, Lun, TaskFunction};
 use crate::receive::{Digests, Fault, Head, Limits, Receive, Step};
 use crate::session::TaskId;
@@ -87,8 +88,8 @@ impl Connection {
     ///
     /// *Shape*: `cid` is a number from 1 that no live connection of the session has. The target must have negotiated
     /// enough connections ([`Negotiated::connections_max`](crate::Negotiated::connections_max)). *Panics*: when the
-    /// session has no tags for `tasks_max` tasks of each connection up to this one: 65,534 in all. *Source*: RFC 7143
-    /// §4.2.5, §6.
+    /// session has no tags for `tasks_max` commands and 64 other requests of each connection up to this one, of 65,534
+    /// in all. *Source*: RFC 7143 §4.2.5, §6.
     #[must_use]
     pub fn join(&self, cid: Cid, random: [u8; 32], now: Time) -> Option<Self> {
         // Further connections can only join a session that has been established.
@@ -99,8 +100,8 @@ impl Connection {
         (login.tsih, login.cid, login.cmd_sn) = (full_feature.negotiated.identity.tsih, cid, order.cmd_sn.get());
         // Each connection has a range of task tags of its own, because tags are unique within the session.
         // Saturating, so that the assertion below refuses a CID that is too high.
-        let tags_from = u32::from(cid.0).saturating_mul(config.tasks_max);
-        assert!(tags_from.saturating_add(config.tasks_max) <= TASKS_MAX, "a session has 65,534 task tags");
+        let tags_from = u32::from(cid.0).saturating_mul(config.tags());
+        assert!(tags_from.saturating_add(config.tags()) <= TAGS_MAX, "a session has 65,534 task tags");
         Some(Self::entering(Rc::new(config), Some(JoinState { numbering: order, tags_from }), random, now))
     }
 
@@ -153,7 +154,7 @@ impl Connection {
     pub fn submit(&mut self, command: Command) -> Result<TaskId, Command> {
         let tasks_max = self.core.link.config.tasks_max as usize;
         match &mut self.core.phase {
-            // The limit also bounds the tag space of the connection.
+            // Below the number of tags, so that commands leave some for other requests.
             Phase::FullFeature(full_feature) if full_feature.tasks.len() < tasks_max => {
                 Ok(full_feature.submit(&mut self.core.link, Task::Command(CommandTask::new(command))))
             }
@@ -176,19 +177,19 @@ impl Connection {
         }
     }
 
-    /// Sends a task management function at once. `None` outside full feature phase.
+    /// Sends a task management function at once. `None` outside full feature phase, or when all tags are in use.
     pub fn manage(&mut self, function: TaskFunction, lun: Lun, referenced: Option<TaskId>) -> Option<TaskId> {
-        let Phase::FullFeature(full_feature) = &mut self.core.phase else { return None };
-        Some(full_feature.manage(&mut self.core.link, function, lun, referenced))
+        let (full_feature, link) = self.core.with_free_tag()?;
+        Some(full_feature.manage(link, function, lun, referenced))
     }
 
-    /// Sends a ping with `data` in order. `None` outside full feature phase.
+    /// Sends a ping with `data` in order. `None` as for [`Connection::manage`].
     pub fn ping(&mut self, data: &[u8]) -> Option<TaskId> {
         self.submit_other(Task::Ping { data: data.to_vec() })
     }
 
-    /// Sends SendTargets: `All`, the name of a target, or the target of the session where `which` is empty. `None`
-    /// outside full feature phase.
+    /// Sends SendTargets: `All`, the name of a target, or the target of the session where `which` is empty. `None` as
+    /// for [`Connection::manage`].
     pub fn send_targets(&mut self, which: &str) -> Option<TaskId> {
         let mut request = b"SendTargets=".to_vec();
         request.extend_from_slice(which.as_bytes());
@@ -197,7 +198,7 @@ impl Connection {
         self.submit_other(Task::Text { request, answer: Vec::new() })
     }
 
-    /// Sends a logout in order; [`Event::Closed`] follows its response. `None` outside full feature phase.
+    /// Sends a logout in order; [`Event::Closed`] follows its response. `None` as for [`Connection::manage`].
     pub fn logout(&mut self) -> Option<TaskId> {
         self.submit_other(Task::Logout)
     }
@@ -315,8 +316,8 @@ impl Connection {
     }
 
     fn submit_other(&mut self, task: Task) -> Option<TaskId> {
-        let Phase::FullFeature(full_feature) = &mut self.core.phase else { return None };
-        Some(full_feature.submit(&mut self.core.link, task))
+        let (full_feature, link) = self.core.with_free_tag()?;
+        Some(full_feature.submit(link, task))
     }
 
     fn apply_receive_limits(&mut self) {
@@ -349,12 +350,21 @@ impl Core {
     }
 
     fn send_ping(&mut self) {
-        if let Phase::FullFeature(full_feature) = &mut self.phase {
+        // Without a free tag the target owes many answers, and any of them shows that it is alive.
+        if let Some((full_feature, link)) = self.with_free_tag() {
             // The ping is immediate, so it passes a closed window and takes no CmdSN.
             let id = full_feature.tasks.insert(Task::Ping { data: Vec::new() });
             let cmd_sn = full_feature.numbering.cmd_sn.get();
-            full_feature.send(&mut self.link, id, cmd_sn, true);
+            full_feature.send(link, id, cmd_sn, true);
         }
+    }
+
+    /// Returns what a request other than a command needs. `None` outside full feature phase, or when all tags are in
+    /// use: a further task would have a tag of the next connection of the session.
+    fn with_free_tag(&mut self) -> Option<(&mut FullFeaturePhase, &mut Link)> {
+        let Phase::FullFeature(full_feature) = &mut self.phase else { return None };
+        let is_free = full_feature.tasks.len() < self.link.config.tags() as usize;
+        is_free.then_some((&mut **full_feature, &mut self.link))
     }
 
     fn start_full_feature(&mut self, full_feature: FullFeaturePhase) {

@@ -205,6 +205,7 @@ impl FullFeaturePhase {
     fn handle_async(&mut self, link: &mut Link, message: &AsyncMessage, data: &[u8]) -> Result<(), Violation> {
         self.handle_window(message.exp_cmd_sn, message.max_cmd_sn);
         self.handle_status(message.stat_sn)?;
+        // The driver decides, also about a request to log out: it knows the commands of its callers.
         link.events.push_back(Event::Async { lun: message.lun, event: message.event, sense: sense_in(data) });
         Ok(())
     }

@@ -81,6 +81,7 @@ impl FullFeaturePhase {
             ref_cmd_sn: ref_cmd_sn.unwrap_or(self.numbering.cmd_sn.get()),
             exp_data_sn: crate::pdu::DataSn(0),
         };
+        assert!(self.tasks.len() < link.config.tags() as usize, "a task has a tag that no other connection uses");
         let id = self.tasks.insert(Task::Management(request));
         self.send(link, id, self.numbering.cmd_sn.get(), true);
         id

@@ -82,6 +82,7 @@ impl Declarations {
                 .filter(|alias| alias.len() <= ALIAS_BYTES_MAX)
                 .map(str::to_owned),
             session_type,
+            // A name that no target can have is answered like one that no target has.
             target_name: target_name.map(IscsiName::parse).transpose().map_err(|_| TARGET_NAME_WRONG)?,
             isid: request.isid,
             tsih: request.tsih,

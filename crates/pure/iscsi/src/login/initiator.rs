@@ -216,6 +216,7 @@ impl InitiatorLogin {
                 Some(key) if self.stage == Stage::Operational || key == Key::MaxRecvDataSegmentLength => {
                     self.negotiation.handle(key, value, answers)?;
                 }
+                // Passed on below, all together: CHAP needs several keys of one PDU.
                 _ if self.stage == Stage::Security && security::is_key(name) => {}
                 _ => answer_unexpected_key((name, value), Role::Target, answers),
             }
@@ -278,6 +279,7 @@ impl InitiatorLogin {
         self.asked = wish.filter(|_| !part.continues && !listening);
         let request = LoginRequest {
             transit: Transit { current: self.stage, next: self.asked, continues: part.continues },
+            // Version 00h is the only one (RFC 7143 §11.12.4).
             version_max: 0,
             version_min: 0,
             isid: self.config.isid,
@@ -299,6 +301,7 @@ impl InitiatorLogin {
 
 /// Returns the first TargetAddress of a response, if the text is valid.
 fn address_in(text: &[u8]) -> Option<String> {
+    // A malformed pair is no further violation: the login has failed, and the driver does without the address.
     let mut pairs = Pairs::parse(text).map_while(Result::ok);
     pairs.find(|(key, _)| *key == "TargetAddress").map(|(_, value)| value.to_owned())
 }

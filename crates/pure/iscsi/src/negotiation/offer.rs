@@ -155,6 +155,7 @@ impl Offer {
             Rule::And => value <= self.value(key),
             Rule::Or => value >= self.value(key),
             Rule::List(_) => self.choices(key).contains(&value),
+            // A side states its own limit, and the other one has no say in it.
             Rule::Declared(_) => true,
         }
     }

@@ -30,6 +30,7 @@ impl SegmentLengths {
     #[must_use]
     pub fn parse(header: &Bhs) -> Self {
         let word = field::u32_at::<4>(header);
+        // TotalAHSLength counts words of four bytes (RFC 7143 §11.2.1.5).
         Self { ahs_bytes: (word >> 24) as usize * 4, data_bytes: (word & 0x00ff_ffff) as usize }
     }
 
@@ -66,6 +67,7 @@ pub const fn padded(bytes: usize) -> usize {
 /// Clears the header and writes its first two bytes and its lengths.
 #[inline]
 pub(super) fn begin(header: &mut Bhs, opcode: Opcode, immediate: bool, flags: u8, lengths: SegmentLengths) {
+    // Reserved fields are zero, and no caller writes them.
     *header = [0; super::BHS_BYTES];
     field::put::<0, 2>(header, [opcode as u8 | field::bit(immediate, super::opcode::IMMEDIATE), flags]);
     field::put::<4, 4>(header, lengths.word());

@@ -121,6 +121,7 @@ impl Transit {
     pub(super) fn parse(flags: u8) -> Result<Self, Violation> {
         let current = Stage::parse(flags >> 2 & 3)?;
         let continues = flags & CONTINUE != 0;
+        // NSG is reserved without the T bit, so it is not checked then (RFC 7143 §11.12.3).
         let next = if flags & TRANSIT == 0 { None } else { Some(Stage::parse(flags & 3)?) };
         // Stage 2 is not assigned, so the numeric order of the stages is their order in the login.
         if current == Stage::FullFeature || next.is_some_and(|next| next <= current) {

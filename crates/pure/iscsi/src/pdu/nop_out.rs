@@ -39,6 +39,7 @@ impl NopOut {
             cmd_sn: CmdSn(field::u32_at::<24>(header)),
             exp_stat_sn: StatSn(field::u32_at::<28>(header)),
         };
+        // No response reports its CmdSN as received, so it must not take one (RFC 7143 §11.18.3).
         if nop.initiator_task_tag.is_reserved() && !nop.immediate {
             return Err(Violation::PingWithoutTagNotImmediate);
         }

@@ -49,9 +49,11 @@ impl R2t {
             buffer_offset_bytes: field::u32_at::<40>(header),
             desired_data_transfer_bytes: field::u32_at::<44>(header),
         };
+        // Data-Out with the reserved tag is unsolicited (RFC 7143 §11.7.4), so it could not answer this R2T.
         if r2t.target_transfer_tag.is_reserved() {
             return Err(Violation::R2tWithoutTransferTag);
         }
+        // An R2T for no bytes would be answered by no PDU (RFC 7143 §11.8.4).
         if r2t.desired_data_transfer_bytes == 0 {
             return Err(Violation::R2tOfNothing);
         }

@@ -65,6 +65,7 @@ impl TextRequest {
 pub(super) fn parse_flags(header: &Bhs) -> Result<(bool, bool), Violation> {
     let flags = field::u8_at::<1>(header);
     match (flags & FINAL != 0, flags & CONTINUE != 0) {
+        // Text that continues is not the last of its exchange (RFC 7143 §11.10.2).
         (true, true) => Err(Violation::FinalTextContinues),
         bits => Ok(bits),
     }

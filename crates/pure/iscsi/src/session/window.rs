@@ -60,6 +60,7 @@ impl<T> CommandWindow<T> {
         } else if distance == 0 {
             Arrival::Next
         } else if self.held_count > 0 && self.held.get(self.place(cmd_sn)).is_some_and(Option::is_some) {
+            // A duplicate: a request with this number has arrived early and is held.
             Arrival::Outside
         } else {
             Arrival::Ahead

@@ -54,7 +54,7 @@ impl FullFeature {
             slot: Some(link.slot),
             immediate: header.immediate,
             since: gate.now(),
-            affected_by: None,
+            affected_by: Vec::new(),
             kind: Kind::Command(command),
         });
         // A refused command takes its turn in CmdSN order, too, but is never delivered.

@@ -240,9 +240,10 @@ impl Session {
     /// commands.
     pub fn respond_task_management(&mut self, task: TaskId, outcome: TaskFunctionOutcome) {
         let Some(full_feature) = self.shared.full_feature.as_deref_mut() else { return };
-        let Some(own) = full_feature.slot_of(task) else { return };
         // The affected tasks end first, so that none of their responses is queued behind this point.
+        // They end also where the connection of the function is lost: tasks of other connections may be among them.
         full_feature.finish_affected(task, outcome);
+        let Some(own) = full_feature.slot_of(task) else { return };
         // RFC 7143 §4.2.3.3: responses sent on other connections must be acknowledged before the response to the
         // function. A ping makes the initiator acknowledge.
         let mut waits = Vec::new();

@@ -22,8 +22,8 @@ pub(crate) struct Task {
     pub(crate) immediate: bool,
     /// Time of arrival, as the gate reports it.
     pub(crate) since: Time,
-    /// Task management function that will end the task.
-    pub(crate) affected_by: Option<TaskId>,
+    /// Task management functions under way that affect the task: the first one that completes ends it.
+    pub(crate) affected_by: Vec<TaskId>,
     pub(crate) kind: Kind,
 }
 

@@ -38,7 +38,7 @@ impl FullFeature {
             immediate: request.immediate,
             // The age of these tasks is never queried.
             since: Time::default(),
-            affected_by: None,
+            affected_by: Vec::new(),
             kind: Kind::TaskManagement(request.function),
         });
         // Commands on other connections may still be in transit and belong to the affected ones.
@@ -74,14 +74,15 @@ impl FullFeature {
         }
     }
 
-    /// Ends the tasks affected by a function that has completed. Otherwise they continue.
+    /// Ends the tasks affected by a function that has completed. Otherwise they continue, unless another function under
+    /// way affects them, too.
     pub(crate) fn finish_affected(&mut self, id: TaskId, outcome: TaskFunctionOutcome) {
-        for doomed in self.session.matching(|task| task.affected_by == Some(id)) {
+        for doomed in self.session.matching(|task| task.affected_by.contains(&id)) {
             // Running commands end only after the driver has confirmed the function.
             if outcome == TaskFunctionOutcome::Complete {
                 self.remove(doomed);
             } else if let Some(task) = self.session.find_mut(doomed) {
-                task.affected_by = None;
+                task.affected_by.retain(|&function| function != id);
             }
         }
         self.deliver();
@@ -117,7 +118,8 @@ impl FullFeature {
         let Some(task) = self.session.find_mut(referenced) else { return };
         // Only the driver can stop a command that it is executing; all other states end here.
         if task.command().is_some_and(|command| command.progress == Progress::Running) {
-            task.affected_by = Some(id);
+            // Besides a function under way that affects the task already: the first of them that completes ends it.
+            task.affected_by.push(id);
             return self.ask(id, request, Some(referenced));
         }
         self.remove(referenced);
@@ -160,8 +162,8 @@ impl FullFeature {
             let Some(task) = self.session.find_mut(affected) else { continue };
             match task.command().map(|command| command.progress) {
                 Some(Progress::Running | Progress::Responding) => {
-                    // The first function that affects the task ends it, or releases it if it fails.
-                    task.affected_by.get_or_insert(id);
+                    // Besides other functions: one of them that fails must not release a task that this one ends.
+                    task.affected_by.push(id);
                 }
                 _ => {
                     self.remove(affected);

@@ -17,6 +17,7 @@ use std::collections::BTreeSet;
 
 impl FullFeature {
     pub(crate) fn handle_text(&mut self, link: &mut Link, request: &TextRequest, data: &[u8]) -> Result<(), Violation> {
+        // As for commands: outside the window a request is silently ignored (RFC 7143 §4.2.2.1).
         if !self.in_window(request.immediate, request.cmd_sn) {
             return Ok(());
         }
@@ -100,7 +101,7 @@ impl FullFeature {
             immediate: request.immediate,
             // The age of these tasks is never queried.
             since: Time::default(),
-            affected_by: None,
+            affected_by: Vec::new(),
             kind: Kind::Text(TextTask::new(TargetTransferTag(self.next_text_tag))),
         });
         link.text = Some(id);
@@ -207,7 +208,8 @@ fn judge_send_targets(negotiated: &Negotiated, value: &str) -> Option<SendTarget
         };
     }
     let own = negotiated.identity.target_name.as_ref()?.to_string();
-    (value.is_empty() || value == own).then_some(SendTargets::Named(own))
+    // Names of iSCSI nodes are compared without case (RFC 7143 §4.2.7).
+    (value.is_empty() || value.eq_ignore_ascii_case(&own)).then_some(SendTargets::Named(own))
 }
 
 impl TextTask {

@@ -82,7 +82,12 @@ fn normal_session_learns_of_its_own_target_only() {
     rig.receive(&text(1, 1, TargetTransferTag::RESERVED, false, b"SendTargets=All\0"));
     rig.receive(&text(2, 2, TargetTransferTag::RESERVED, false, b"SendTargets=iqn.2026-01.test:other\0"));
     assert_eq!(rig.said(), ["text 1 F: SendTargets=Reject", "text 2 F: SendTargets=Reject"]);
-    for (tag, question) in [(3, &b"SendTargets=\0"[..]), (4, b"SendTargets=iqn.2026-01.test:disk\0")] {
+    let questions = [
+        (3, &b"SendTargets=\0"[..]),
+        (4, b"SendTargets=iqn.2026-01.test:disk\0"),
+        (5, b"SendTargets=iqn.2026-01.TEST:Disk\0"),
+    ];
+    for (tag, question) in questions {
         rig.receive(&text(tag, tag, TargetTransferTag::RESERVED, false, question));
         let own = SendTargets::Named("iqn.2026-01.test:disk".to_owned());
         let Some(Event::SendTargets { which, .. }) = rig.target.poll_event() else { panic!("the question was due") };

@@ -1,13 +1,15 @@
 //! Several connections of one session on the initiator side.
 
-use super::rig::{LUN, Rig, config, initiator_config, negotiated};
+use super::rig::{LUN, Rig, config, initiator_config, negotiated, pdus};
 use crate::initiator::{Command, Connection, DataIn, Event};
-use crate::pdu::{Cid, CmdSn, StatSn, TaskAttribute};
+use crate::pdu::{Cid, CmdSn, StatSn, TaskAttribute, TaskFunction};
 use crate::target::Response;
 use crate::{Negotiated, SendSlices, TaskId};
 use shard::Time;
 use smallvec::SmallVec;
+use std::collections::BTreeSet;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Two connections of an initiator, and the target session with a slot for each.
 struct Both {
@@ -25,12 +27,14 @@ fn both() -> Both {
     Both { ours: [leading, other], rig }
 }
 
+fn read(name: u8) -> Command {
+    let (cdb, data_in) = (SmallVec::from([name; 16]), DataIn::Discard(8));
+    Command { lun: LUN, cdb, attribute: TaskAttribute::Simple, data_out: None, data_in }
+}
+
 impl Both {
     fn read(&mut self, on: usize, name: u8) -> TaskId {
-        let cdb = SmallVec::from([name; 16]);
-        let data_in = DataIn::Discard(8);
-        let command = Command { lun: LUN, cdb, attribute: TaskAttribute::Simple, data_out: None, data_in };
-        self.ours[on].submit(command).expect("full feature phase, and room")
+        self.ours[on].submit(read(name)).expect("full feature phase, and room")
     }
 
     /// Delivers the output of connection `on`.
@@ -120,4 +124,28 @@ fn connection_joins_the_session_of_the_first_at_its_present_number() {
     assert_eq!((login.tsih.0, login.cid.0, login.cmd_sn), (1, 3, CmdSn(2)));
     both.ours[0].close();
     assert!(both.ours[0].join(Cid(4), [0; 32], Time(0)).is_none(), "there is no session to join");
+}
+
+#[test]
+fn requests_other_than_commands_never_have_a_tag_of_another_connection() {
+    let ours = Rc::new(crate::initiator::Config { tasks_max: 1, ..initiator_config() });
+    let mut leading = Connection::in_full_feature(ours, negotiated(), CmdSn(4), StatSn(1), Time(0));
+    let mut other = leading.joined(Cid(1), negotiated(), Time(0));
+    leading.submit(read(1)).expect("there is a place for a command");
+    leading.submit(read(2)).expect_err("and for no other one");
+    let reset = |connection: &mut Connection| connection.manage(TaskFunction::LogicalUnitReset, LUN, None).is_some();
+    let sent = (0..100).filter(|_| reset(&mut leading)).count();
+    assert_eq!(sent, 64, "beyond its tags a connection sends nothing");
+    assert!(leading.ping(&[]).is_none() && leading.logout().is_none());
+    leading.handle_timeout(Time(0) + Duration::from_secs(15));
+    other.submit(read(3)).expect("its tags are its own");
+    let mut tags = Vec::new();
+    for connection in [&leading, &other] {
+        let mut slices = SendSlices::new();
+        connection.gather(&mut slices);
+        let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
+        tags.extend(pdus(&bytes).iter().map(|(header, _)| header[16..20].to_vec()));
+    }
+    assert_eq!(tags.len(), 66);
+    assert_eq!(tags.iter().collect::<BTreeSet<_>>().len(), 66, "tags are unique within a session");
 }

@@ -50,6 +50,44 @@ fn function_that_fails_leaves_its_tasks() {
 }
 
 #[test]
+fn task_of_two_functions_ends_with_the_first_that_completes() {
+    for outcomes in [[Outcome::Complete, Outcome::TaskDoesNotExist], [Outcome::TaskDoesNotExist, Outcome::Complete]] {
+        for abort_completes_first in [true, false] {
+            let mut rig = Rig::new();
+            rig.command(1, NONE, &[]);
+            let task = rig.expect_command().task;
+            rig.receive(&manage(10, 2, TaskFunction::LogicalUnitReset, 0, 0));
+            rig.receive(&manage(11, 2, TaskFunction::AbortTask, 1, 1));
+            let mut functions = [rig.expect_task_management().task, rig.expect_task_management().task];
+            if abort_completes_first {
+                functions.reverse();
+            }
+            for (function, outcome) in functions.into_iter().zip(outcomes) {
+                rig.target.respond_task_management(function, outcome);
+            }
+            rig.respond(task, Response::default());
+            assert_eq!(rig.said().len(), 2, "one of the functions has ended the task: nothing is sent for it");
+            rig.assert_idle();
+        }
+    }
+}
+
+#[test]
+fn function_whose_connection_is_lost_ends_the_tasks_of_the_others() {
+    let mut rig = Rig::with(config(), Negotiated { connections_max: 2, ..negotiated() });
+    let second = rig.join(2).expect("there is a place");
+    rig.on(0).command(1, NONE, &[]);
+    let task = rig.expect_command().task;
+    rig.on(second).receive(&manage(10, 2, TaskFunction::LogicalUnitReset, 0, 0));
+    let request = rig.expect_task_management();
+    rig.target.handle_peer_closed(second);
+    rig.target.respond_task_management(request.task, Outcome::Complete);
+    rig.respond(task, Response::default());
+    assert!(rig.on(0).said().is_empty(), "the unit has ended the task");
+    rig.assert_idle();
+}
+
+#[test]
 fn abort_of_a_command_that_has_not_come_makes_it_never_run() {
     let mut rig = Rig::new();
     rig.cmd_sn = 2;

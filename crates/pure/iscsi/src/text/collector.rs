@@ -42,6 +42,7 @@ impl TextCollector {
     /// True while the peer has announced more text.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
+        // A PDU that announces more is never empty, so text is kept exactly until the last one has arrived.
         !self.text.is_empty()
     }
 }

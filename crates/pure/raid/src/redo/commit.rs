@@ -103,7 +103,8 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
 
     /// True where a single member is left, so that the second table can only go behind the first.
     fn takes_all_copies_alone(&self) -> bool {
-        self.members.in_use().len() == 1
+        // A member that is being added takes pages, but no batch before it counts: an opening may leave it out.
+        (self.members.in_use() & self.members.counted()).len() == 1
     }
 
     /// Writes header and records of a batch that goes to one member alone to another member, too: if they were lost,

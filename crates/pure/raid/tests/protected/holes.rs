@@ -137,6 +137,42 @@ fn batch_with_one_decayed_table_is_replayed() {
     }
 }
 
+/// A mirror loses a member while another one joins. The joining member takes no batch, so the last one that counts has
+/// both tables.
+#[test]
+fn batch_has_two_tables_where_one_member_is_left_beside_one_that_joins() {
+    let small = Plan::small(Level::Raid1, 2, true);
+    let plan = Plan { ring_blocks: 64, page_bytes: 1 << 20, spare: true, ..small };
+    let bench = Bench::format(plan, 3);
+    let _ = bench.write(0, run(2, Extent::new(0, bench.blocks()))).expect("well");
+    bench.close();
+    let before = bench.rack.disks.borrow().iter().map(|disk| disk.content()).collect();
+    let (array, disk) = (bench.array.clone(), bench.disk(2));
+    // The first write to the new member erases its anchors.
+    disk.stall_next_write.set(Some(0));
+    let added = bench.begin(async move { array.add_member(disk).await });
+    bench.settle();
+    assert!(added.take().is_none(), "the member is still joining");
+    bench.fail(0);
+    for (name, lba) in (10..).zip(WRITTEN) {
+        let _ = bench.write(lba, content(name, lba)).expect("well");
+    }
+    let disks = bench.rack.cut().into_iter().map(|left| left.durable).collect();
+    let stopped = Stopped { plan, before, disks };
+    let tables = stopped.tables();
+    assert_eq!(tables.len(), WRITTEN.len(), "a batch for each write");
+    for (number, copies) in &tables {
+        assert_eq!(copies.iter().map(|(disk, _)| *disk).collect::<Vec<_>>(), [1, 1], "batch {number}");
+        for &copy in copies {
+            let what = format!("batch {number} without {copy:?}");
+            let rack = stopped.rack(&[copy], "zeros");
+            let (bench, opened) = Bench::open(plan, rack, &[0], &[]).unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert!(opened.not_joined, "{what}");
+            assert_eq!((opened.batches, lost(&bench, &what)), (WRITTEN.len() as u64, Vec::new()), "{what}");
+        }
+    }
+}
+
 #[test]
 fn batch_without_a_readable_table_blocks_opening_until_the_loss_is_accepted() {
     for (level, members) in LEVELS {

@@ -26,6 +26,7 @@ impl PortGroups {
             EXTENDED => {
                 body.u8(EXTENDED << 4).u8(0).u16(0);
             }
+            // The field pointer names the highest bit of a field that has several (SPC-4).
             _ => return Err(Sense::cdb_bit(1, 7).into()),
         }
         for (&id, &relative_port) in groups {

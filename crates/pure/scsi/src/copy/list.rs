@@ -91,6 +91,7 @@ impl List {
         if u16::from_be_bytes([d_high, d_low]) != LONG_DESCRIPTOR_BYTES {
             return Err(Sense::parameter(2, None));
         }
+        // G_SENSE requests sense data with GOOD, and no response of the unit carries both.
         if bits & G_SENSE != 0 {
             return Err(Sense::parameter(15, Some(1)));
         }
@@ -110,6 +111,7 @@ impl List {
 
 /// Parses LIST ID USAGE.
 fn id_of(usage: u8, number: u32) -> Result<ListId, Sense> {
+    // STR and PRIORITY, in the other bits, are hints to the copy manager and ignored.
     match usage >> 3 & 0x03 {
         0b00 | 0b10 => Ok(ListId::Retained(number)),
         // LIST ID USAGE 11b requires a list identifier of zero (SPC-4).

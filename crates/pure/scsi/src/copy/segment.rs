@@ -76,6 +76,7 @@ fn segment_of(code: u8, descriptor: &[u8], at: usize) -> Result<Segment, Sense> 
     if usize::from(number(2)?) != descriptor.len().saturating_sub(UNCOUNTED_BYTES) {
         return Err(TOO_SHORT);
     }
+    // CAT is ignored: it concerns the residue of an inexact segment, and such segments are refused.
     let [_, bits] = field(descriptor, 0)?;
     let (length, offsets) = match code {
         // DC selects the unit whose block size counts the length.

@@ -11,6 +11,7 @@ pub(crate) fn read_capacity_10(geometry: Geometry) -> Rope {
     let mut reply = Reply::new();
     // A last LBA beyond 32 bits is reported as FFFFFFFFh: the initiator must use the 16-byte form (SBC-4).
     reply.u32(u32::try_from(last_lba(geometry)).unwrap_or(u32::MAX)).u32(geometry.block_bytes);
+    // READ CAPACITY (10) has no allocation length.
     reply.cut(u64::MAX)
 }
 

@@ -18,6 +18,7 @@ pub(crate) fn check_self_test(cdb: Cdb) -> Result<(), Sense> {
 ///
 /// *Errors*: 3E/03 when a block cannot be read.
 pub(crate) async fn send_diagnostic<D: BlockDevice>(medium: &Medium<D>, cdb: Cdb) -> Result<Rope, Failure> {
+    // With SELFTEST zero the command sends diagnostic pages, and an empty list of them requests nothing (SPC-4).
     if cdb.bit(1, 2) {
         let blocks = medium.geometry().blocks;
         for start in [Lba(0), Lba(blocks.0.saturating_sub(1))] {

@@ -18,6 +18,7 @@ impl ModeParameters {
             return Vec::new();
         }
         let flag = |is_set, flag| if is_set { flag } else { 0 };
+        // The count of a disabled threshold is stored as well, because MODE SENSE returns it.
         let Thresholds { available, used } = self.thresholds;
         let flags = flag(self.descriptor_sense, DESCRIPTOR_SENSE)
             | flag(self.software_write_protect, SOFTWARE_WRITE_PROTECT)

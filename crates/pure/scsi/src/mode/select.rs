@@ -34,6 +34,7 @@ impl ModePages {
             return Err(Sense::cdb_bit(1, 0).into());
         }
         let list = job.whole_data()?;
+        // SPC-4: a parameter list length of zero is not an error.
         if list.is_empty() {
             return Ok(None);
         }
@@ -69,6 +70,8 @@ impl List<'_> {
 
     /// Returns the offset of the first page, after checking header and block descriptors.
     fn pages_at(&self) -> Result<usize, Sense> {
+        // MODE DATA LENGTH is reserved in MODE SELECT, which changes no bit of the device-specific parameter either.
+        // Both are ignored, because hosts send back the header that MODE SENSE returned.
         let (medium, medium_at, descriptor_bytes, long) = match (self.header, self.bytes) {
             (Header::Short, &[_, medium, _, length, ..]) => (medium, 1, usize::from(length), false),
             (Header::Long, &[_, _, medium, _, flags, _, high, low, ..]) => {
@@ -76,6 +79,7 @@ impl List<'_> {
             }
             _ => return Err(TOO_SHORT),
         };
+        // MEDIUM TYPE of a direct access block device is zero (SBC-4).
         if medium != 0 {
             return Err(Sense::parameter(medium_at, None));
         }
@@ -117,6 +121,7 @@ fn check_descriptor(
     if descriptor_bytes == 0 {
         return Ok(());
     }
+    // One descriptor at most: all blocks of the unit have one length.
     if descriptor_bytes != own_bytes {
         return Err(Sense::parameter(length_at, None));
     }

@@ -53,6 +53,7 @@ impl Reservations {
         if state.registrations.is_empty() {
             return Ok(false);
         }
+        // CRH: a nexus with access under the persistent reservation may still use RESERVE and RELEASE, without effect.
         let standing = nexuses.role(nexus);
         let is_allowed = state.reservation.as_ref().is_some_and(|held| standing.shares(held.kind));
         if is_allowed { Ok(true) } else { Err(Status::ReservationConflict.into()) }

@@ -18,6 +18,7 @@ impl State {
             // APTPL is zero, or the last registration is gone: earlier stored state is erased.
             return Vec::new();
         }
+        // The holder is stored as an index, so its names need no second copy; `parse` counts in the same order.
         let place_of = |nexus: &Rc<ItNexus>| self.registrations.keys().position(|other| other == nexus);
         let holder = self.reservation.as_ref().and_then(|held| held.holder.as_ref()).and_then(place_of);
         let ports = self.ports();
@@ -102,6 +103,7 @@ fn held_of(code: u8, holder: u32, nexuses: &[Rc<ItNexus>]) -> Result<Option<Pers
         return if holder.is_none() { Ok(None) } else { Err(ParseError) };
     }
     let kind = ReservationType::of(code).ok_or(ParseError)?;
+    // All registrants hold, or exactly one: a record that says otherwise is damaged.
     if kind.is_held_by_all() == holder.is_none() {
         Ok(Some(PersistentReservation { kind, holder }))
     } else {

@@ -118,6 +118,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
 
     fn state_sense(&self, nexus: NexusId) -> Sense {
         // Conditions of the unit precede those of the path; for commands, `admit` checks the path first.
+        // SBC-4 wants the progress of a SANITIZE in REQUEST SENSE while it runs, and hosts may poll through any path.
         let sanitize = self.sanitize.sense(|| self.medium.geometry().blocks);
         let unserved = || self.port_groups.state_of(nexus, &self.nexuses).sense();
         let sense = sanitize.or_else(|| self.readiness.sense()).or_else(unserved);

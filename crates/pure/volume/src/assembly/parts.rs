@@ -76,6 +76,7 @@ pub(super) fn written<'a>(newest: &'a FoundCatalog, candidates: &[Candidate<'a>]
         divergence(newest, candidate).is_some_and(|parting| parting.is_written == (false, true))
     };
     let winners = candidates.iter().filter(wins).filter_map(|candidate| candidate.catalogs().first());
+    // The checksum breaks a tie, so that the result does not depend on the order of the probes.
     winners.max_by_key(|found| (found.generation, std::cmp::Reverse(found.checksum))).unwrap_or(newest)
 }
 

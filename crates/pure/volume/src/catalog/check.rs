@@ -20,6 +20,7 @@ impl Catalog {
         let names = self.volumes.iter().map(|volume| &volume.name).chain(branches().map(|branch| &branch.name));
         ensure(all_differ(names), "two volumes have one name")?;
         ensure(self.volume_count() <= VOLUMES_MAX, "there are too many volumes")?;
+        // In 64 bits the sum cannot overflow: each group has fewer than 2^32 slabs.
         let slabs: u64 = self.groups.iter().map(|group| u64::from(group.slabs)).sum();
         ensure(slabs <= u64::from(SLABS_MAX), "groups have more slabs than a pool can")?;
         self.groups.iter().try_for_each(GroupRecord::check)?;

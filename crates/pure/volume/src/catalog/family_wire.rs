@@ -80,6 +80,7 @@ impl FamilyRecord {
             }
             self.key.iter().for_each(|key| emit_key(key, out));
         });
+        // Behind the record of the family: a reader adds each branch to the last family that it has read.
         self.branches.iter().for_each(|branch| branch.emit(out));
     }
 
@@ -288,6 +289,7 @@ impl Catalog {
         }
         match (kind, self.families.last_mut()) {
             (TYPE_BRANCH, Some(family)) => {
+                // Taken off pool-wide: all families share the limit on volumes.
                 room.branches =
                     room.branches.checked_sub(1).ok_or(CatalogError::Damaged("there are too many volumes"))?;
                 family.branches.push(BranchRecord::parse(payload)?);

@@ -105,6 +105,7 @@ impl Catalog {
     pub(super) fn check_log(&self) -> Result<(), CatalogError> {
         let logs = self.groups.iter().filter(|group| group.role == GroupRole::Log).count();
         ensure(logs <= 1, "a pool has two groups for its log")?;
+        // A group for the log may have none: it is committed before its log is formatted.
         let Some(log) = &self.log else { return Ok(()) };
         ensure(self.log_group() == Some(log.group), "a log lies on a group that is not for it")?;
         ensure(all_differ(log.volumes.iter()), "a log has a volume twice")

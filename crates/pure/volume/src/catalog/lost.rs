@@ -38,7 +38,8 @@ impl LostRecord {
     /// Number of lost blocks.
     #[must_use]
     pub fn blocks(&self) -> u64 {
-        self.runs.iter().map(|run| run.len.0).sum::<u64>() + self.more
+        // `more` comes from the disk, and a valid checksum does not bound it. The runs are disjoint, so their sum fits.
+        self.runs.iter().map(|run| run.len.0).sum::<u64>().saturating_add(self.more)
     }
 
     /// Keeps `runs` listed runs at most; the blocks of the others are only counted.

@@ -45,6 +45,7 @@ impl MapShape {
 /// Largest power-of-two unit, at most a chunk, of which a slab holds a whole number of pairs.
 fn unit(slab_blocks: u64, chunk_blocks: u64) -> u64 {
     let mut unit = chunk_blocks.max(1).next_power_of_two();
+    // Pairs must fill the slab, or the blocks of the rest would have no second copy.
     while unit > 1 && !slab_blocks.is_multiple_of(2 * unit) {
         unit /= 2;
     }

@@ -76,6 +76,7 @@ impl SlabSet {
             let word = if inside { word } else { !word } >> (at % 64);
             if word != 0 {
                 let found = at + word.trailing_zeros();
+                // Bits behind the last slab are clear, so they are set in an inverted word.
                 return (found < self.len).then_some(found);
             }
             at = (at / 64 + 1) * 64;

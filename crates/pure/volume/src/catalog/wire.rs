@@ -458,6 +458,7 @@ fn parse_runs(payload: &mut Cursor<'_>, count: u32, mut set: SlabSet) -> Result<
 }
 
 fn parse_words(payload: &mut Cursor<'_>, count: u32, len: u32) -> Result<SlabSet, CatalogError> {
+    // Rows and columns give the number of words; another one contradicts them.
     if count != len.div_ceil(64) {
         return Err(CatalogError::Damaged("a set has the wrong length"));
     }
@@ -489,6 +490,7 @@ pub(crate) fn needed_by(bytes: &[u8]) -> u64 {
 }
 
 pub(super) fn parse_bool(byte: u8) -> Option<bool> {
+    // Only what `emit` writes: another byte is damage from before the checksum was computed.
     match byte {
         0 => Some(false),
         1 => Some(true),
@@ -575,6 +577,7 @@ fn record_with(out: &mut Vec<u8>, (kind, flags): (u16, u16), payload: impl FnOnc
     let bytes = u32::try_from(out.len() - start).expect("a catalog is shorter than 4 GiB");
     // The length is the last field of the header, behind kind and flags.
     out[at + 4..at + 8].copy_from_slice(&bytes.to_le_bytes());
+    // Padded with zeros, so that equal catalogs are equal bytes.
     out.resize(out.len().next_multiple_of(ALIGN), 0);
 }
 

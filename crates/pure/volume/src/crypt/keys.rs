@@ -144,6 +144,7 @@ impl PoolKey {
     pub(crate) fn wrap(&self, family: Uuid, key: &NewKey) -> WrappedKey {
         // The family's UUID is authenticated with the key, so a wrapped key cannot be moved to another family.
         let payload = Payload { msg: key.key.0.expose(), aad: family.as_bytes() };
+        // Random nonces of 24 bytes do not repeat, so no count of wrapped keys has to be stored.
         let sealed = self.cipher().encrypt(&key.nonce.into(), payload).expect("a key is short");
         let sealed = sealed.try_into().expect("the cipher adds a tag of 16 bytes");
         WrappedKey { wrapped_with: self.id, nonce: key.nonce, sealed }

@@ -78,6 +78,7 @@ fn blend(cells: &mut [Cell], masks: &[u128; LANES]) {
 
 /// Mask of the next AES block: multiplication by x modulo x^128 + x^7 + x^2 + x + 1.
 fn doubled(mask: u128) -> u128 {
+    // The bytes of a mask are little-endian (IEEE 1619), so a shift to the left multiplies by x.
     mask << 1 ^ if mask >> 127 == 1 { 0x87 } else { 0 }
 }
 

@@ -107,6 +107,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Data<D, G> {
 
     /// Group and first block of a place.
     pub(crate) fn locate(&self, place: GranuleAddress) -> (u16, u64) {
+        // A group that no pool has: reads of such a place fail, and no write gets that far.
         if place == GranuleAddress::LOST {
             return (GROUP_LOST, 0);
         }

@@ -53,6 +53,7 @@ impl EpochReclaim {
 
     /// True when all readers of `era` and of earlier eras have finished.
     pub(crate) fn is_drained(&self, era: u64) -> bool {
+        // The current era is never past: readers may still start in it.
         self.oldest.get() > era
     }
 

@@ -110,6 +110,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
 
     fn locate(&self, address: u64) -> Located {
         let slabs = self.slabs.borrow();
+        // Runs are in the order of their addresses: the last one that starts at or before the block holds it.
         let at = slabs.partition_point(|slabs| slabs.address <= address).saturating_sub(1);
         slabs[at].locate(address)
     }

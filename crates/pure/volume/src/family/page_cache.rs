@@ -72,6 +72,7 @@ impl PageCache {
 
     pub(crate) fn forget(&self, key: u64) {
         let mut sets = self.sets.borrow_mut();
+        // The number of a page that was given up may come back with another content.
         for place in sets.set(key) {
             if place.as_ref().is_some_and(|cached| cached.key == key) {
                 *place = None;

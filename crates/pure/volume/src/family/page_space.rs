@@ -73,6 +73,7 @@ impl PageSpace {
         assert!(pages >= self.pages, "a map keeps the slabs that it has");
         self.words.resize(pages.div_ceil(64) as usize, 0);
         for page in self.pages..pages {
+            // Both places of a bitmap are allocated from the start, so that no tree gets them.
             self.put(page, is_for_bits(page));
             self.free += u64::from(!is_for_bits(page));
             // The next checkpoint writes the bitmap of every region that has got pages.

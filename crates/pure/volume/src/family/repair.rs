@@ -25,6 +25,7 @@ impl<'a, D: BlockDevice + 'static, G: BlockDevice + 'static> Repair<'a, D, G> {
         let Self { family, checked } = self;
         self.repair_granules();
         repair_pages(family, &checked.seen);
+        // Counted from the versions alone: stored counters are among the things that may be wrong.
         family.allocated.set(checked.granules);
         for branch in family.branches() {
             branch.own_versions.set(checked.own_versions.get(&branch.number).copied().unwrap_or(0));
@@ -44,6 +45,7 @@ impl<'a, D: BlockDevice + 'static, G: BlockDevice + 'static> Repair<'a, D, G> {
         for slab in slabs {
             let of = |map: &BTreeMap<u32, BTreeMap<u32, u64>>| map.get(&slab).unwrap_or(&none).clone();
             let (used, taken) = (of(&self.checked.used), of(&self.checked.taken));
+            // Words of both sides: one that only one of them has differs, too.
             let words: BTreeSet<u32> = used.keys().chain(taken.keys()).copied().collect();
             for word in words {
                 let bits = |map: &BTreeMap<u32, u64>| map.get(&word).copied().unwrap_or(0);

@@ -68,6 +68,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> ReverseLookup<'_, D, G>
     async fn located_versions(&self) -> Result<Vec<LocatedVersion>, MapError> {
         // Versions are the first kind of entries in the order of keys; the bitmaps follow them.
         let (mut from, end) = (Key::version(0, 0, 0), Key::taken(0, 0));
+        // The whole map is read: there is no index from places to versions, which every write would have to update.
         let mut hits = Vec::new();
         loop {
             let (entries, next) = self.family.entries(from, end).await?;
@@ -113,6 +114,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> ReverseLookup<'_, D, G>
 
     /// Volume or snapshot that is `viewer` in the branch, and its size in bytes.
     fn block_user(&self, branch: &Branch, viewer: u64) -> Option<(BlockUser, u64)> {
+        // The volume itself looks from the newest epoch, whichever number that has.
         if viewer == u64::MAX {
             return Some((BlockUser::Volume(branch.id), branch.size_bytes.get()));
         }

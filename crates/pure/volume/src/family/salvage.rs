@@ -44,6 +44,7 @@ impl fmt::Display for SalvageLosses {
         let (blocks, changes) = (self.lost_blocks, self.lost_changes);
         write!(f, "; {blocks} log blocks since are lost, with up to {changes} changes of unknown granules")?;
         for (name, mapped, current) in &self.volumes {
+            // A lost change is one of one granule, so their number bounds the older ones, too.
             let older = mapped.saturating_sub(*current).min(changes);
             write!(
                 f,

@@ -48,6 +48,7 @@ impl Claims {
     /// of the disks.
     #[must_use]
     pub fn must_be_watched(&self) -> bool {
+        // A released mark is the last one of an owner that has closed its pool.
         self.0.iter().any(|mark| !mark.claim.released)
     }
 

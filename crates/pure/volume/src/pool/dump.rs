@@ -12,6 +12,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// For humans: the format changes with the code, and the text is as long as the maps. *Errors*:
     /// `CatalogLost`. A family that cannot be opened is a line.
     pub async fn dump(&self) -> Result<String, PoolError> {
+        // Committed first: the text shows what the disks hold, and no change that a crash would undo.
         self.shared.store.committed(self.shared.store.latest()).await?;
         // A copy, because opening families below needs the store.
         let catalog = self.shared.store.with_catalog(Clone::clone);

@@ -67,6 +67,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Families<D, G> {
     pub(super) async fn salvage(self: &Rc<Self>, id: Uuid) -> Result<Salvage<D, G>, PoolError> {
         let record = self.shared.store.with_catalog(|catalog| catalog.family(id).cloned());
         let record = record.ok_or(PoolError::VolumeUnknown(id))?;
+        // Keys of its own in the shared cache, as for any opening: this map may be at an older checkpoint.
         self.opened.set(self.opened.get() + 1);
         let cache = (self.cache.clone(), self.opened.get());
         let opened = Salvage::open(self.shared.clone(), Rc::downgrade(self), &record, cache, self.tuning.get()).await;

@@ -158,6 +158,7 @@ impl GroupRecord {
 
     /// Marks the group as removed; returns its disks.
     pub(super) fn remove(&mut self) -> Vec<Uuid> {
+        // The size of a slab stays: the check of the catalog wants one of every group.
         (self.role, self.slabs) = (GroupRole::Removed, 0);
         std::mem::take(&mut self.members).into_iter().map(|member| member.disk).collect()
     }

@@ -120,6 +120,7 @@ impl<D: BlockDevice + 'static> WriteLog<'_, D> {
             let log = catalog.log.as_mut().filter(|log| log.id == id).ok_or(PoolError::LogUnknown)?;
             // State and volumes change in one commit; see rule 3 of *The write log*.
             (log.state, log.volumes) = (LogState::Abandoned, volumes);
+            // The check of the catalog refuses a log that names a volume twice.
             log.volumes.sort_unstable();
             log.volumes.dedup();
             let known = catalog.log_volumes();

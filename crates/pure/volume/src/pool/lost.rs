@@ -129,6 +129,7 @@ fn in_segments(catalog: &Catalog, group: u16, runs: &[Extent]) -> Vec<BlockUse> 
                     // An uninitialized slab holds no data of the volume.
                     let is_used = u32::try_from(slab).is_ok_and(|slab| segment.initialised.contains(slab));
                     let lba = start + row * segment.row_blocks() + round * segment.round_blocks() + before + in_unit;
+                    // Blocks behind the last round of a slab, or behind the end of the volume, belong to nobody.
                     if is_used && round < u64::from(segment.rounds) && lba < volume_blocks {
                         add(&mut found, BlockUser::Volume(volume.id), lba, Extent::new(block, 1));
                     }

@@ -116,6 +116,7 @@ async fn overtake<D: BlockDevice + 'static>(found: &AssembledPool, store: &Store
         let ((), change) = store.change(|_| Ok(()))?;
         store.committed(change).await?;
     }
+    // From this commit on the other parts are merely old: it gives up their members after all that they have.
     if found.discards_other_parts {
         let ((), change) = store.change(|catalog| {
             let members = catalog.groups.iter_mut().flat_map(|group| &mut group.members);
@@ -130,6 +131,7 @@ async fn overtake<D: BlockDevice + 'static>(found: &AssembledPool, store: &Store
 
 /// Admits devices that are at least as large as the catalog's groups.
 fn admit_groups<G: BlockDevice>(found: &AssembledPool, groups: &[G]) -> Result<(), PoolError> {
+    // The array of the log is opened by the owner of the log, and not passed in here.
     let records: Vec<_> = found.catalog.groups.iter().filter(|group| group.role == GroupRole::Data).collect();
     let fits = records.len() == groups.len()
         && records.iter().zip(groups).all(|(record, device)| {

@@ -39,6 +39,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
 fn put(catalog: &mut Catalog, volume: Uuid, kept: Vec<u8>) -> Vec<u8> {
     let before =
         if kept.is_empty() { catalog.reservations.remove(&volume) } else { catalog.reservations.insert(volume, kept) };
+    // Empty bytes stand for no record, as in the argument.
     before.unwrap_or_default()
 }
 
@@ -47,6 +48,7 @@ fn grows(catalog: &Catalog, volume: Uuid, before: &[u8]) -> bool {
 }
 
 fn fits(catalog: &Catalog) -> bool {
+    // Entries of deleted volumes are not committed, so they do not count.
     let bytes: usize = catalog.reserved().map(|(_, kept)| kept.len()).sum();
     bytes <= RESERVATIONS_BYTES_MAX && catalog.emitted_bytes_max() <= BODY_BYTES_MAX
 }

@@ -105,6 +105,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Shared<D, G> {
     /// Registers the observer of map repairs, past and future.
     pub(super) fn observe_map_repairs(&self, hear: RepairObserver) {
         *self.space_monitor.repair_observer.borrow_mut() = Some(hear.clone());
+        // Maps are read while the pool is opened, before anybody can listen.
         let unheard = std::mem::take(&mut *self.space_monitor.pending_repairs.borrow_mut());
         unheard.into_iter().for_each(|repair| hear(repair));
     }

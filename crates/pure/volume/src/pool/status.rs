@@ -85,6 +85,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         // Computed before the catalog is borrowed, because it borrows the catalog itself.
         let families = self.family_statuses();
         self.shared.store.with_catalog(|catalog| {
+            // Computed from what the catalog names. There is no counter of free space that could disagree with it.
             let space = SpaceMap::of(catalog);
             let groups: Vec<GroupStatus> = catalog
                 .groups
@@ -120,6 +121,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             let columns =
                 segments.flat_map(|segment| segment.columns.iter().map(|column| (column.group, segment.rows)));
             let runs = catalog.families.iter().flat_map(|family| family.meta.iter().chain(&family.data));
+            // A leased slab counts as used, also where all of its granules are free.
             let used = columns.chain(runs.map(|run| (run.group, run.slabs)));
             let used: u64 = used.map(|(group, slabs)| of_slabs(group, slabs)).sum();
             let bytes: u64 = (0..).zip(&catalog.groups).map(|(at, group)| of_slabs(at, group.slabs)).sum();

@@ -157,6 +157,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         });
         let (family, size_bytes, mapped) = found.ok_or(unknown.clone())?;
         let family = self.families.family(family).await?;
+        // Refused before the catalog changes: a clone without its key could not be opened.
         self.families.unlock(&family)?;
         let granule_bytes = u64::from(family.granule_blocks) * u64::from(BLOCK_BYTES);
         let thick = plan.provisioning == Provisioning::Thick;
@@ -217,6 +218,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         let branch = family.branches.of_volume(id).ok_or(PoolError::VolumeUnknown(id))?;
         if branch.thick {
             let granule_bytes = u64::from(family.granule_blocks) * u64::from(BLOCK_BYTES);
+            // No underflow: a smaller size was refused above.
             let more = size_bytes.div_ceil(granule_bytes) - bytes.div_ceil(granule_bytes);
             let needed_bytes = family.missing_bytes(more, more);
             // Space before the size: a thick volume must never be larger than what is reserved for it.

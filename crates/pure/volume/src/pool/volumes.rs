@@ -134,6 +134,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             catalog.reservations.remove(&id);
             Ok(())
         })?;
+        // A closed device must not be handed out to the next one who opens a volume of this UUID.
         self.shared.open.borrow_mut().remove(&id);
         self.shared.store.committed(change).await?;
         self.shared.check_space_thresholds();

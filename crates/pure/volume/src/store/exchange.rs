@@ -40,9 +40,11 @@ impl<D> State<D> {
     /// lost its place.
     pub(super) fn exchange_after(&mut self, outcome: &[CommitResult<D>]) -> Option<Uuid> {
         let Exchange { old, new } = self.exchange?;
+        // A commit that began before the joining disk was attached decides nothing.
         let took = outcome.iter().find(|took| took.id == new)?;
         self.exchange = None;
         let member = self.catalog.member_mut(old).filter(|member| member.state == MemberState::InService)?;
+        // The disk would be two commits behind when the next one names it. A member is at most one behind.
         if took.result.is_err() {
             return None;
         }

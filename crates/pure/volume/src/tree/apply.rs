@@ -130,6 +130,7 @@ impl<P: Pages> Work<'_, P> {
                     children.extend(self.node(page, level - 1, mine).await?);
                 }
             }
+            // Balanced here and not at the end, so that few nodes are loose at a time.
             let children = self.balance(children, level - 1).await?;
             Ok(self.inner(children))
         })

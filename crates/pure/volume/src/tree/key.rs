@@ -55,6 +55,7 @@ impl Key {
 
     /// Key of the bitmap of 64 granules of a slab from `64 * word` on.
     pub(crate) fn taken(slab: u32, word: u32) -> Self {
+        // Branch 0 for all of them: slabs belong to the family, and not to one of its volumes.
         Self::of(2, 0, slab, u64::from(word))
     }
 

@@ -55,7 +55,9 @@ impl Disk {
         let done = self.session.read(&cdb16(0x88, 0, lba, blocks.into()), bytes)?;
         accepted("READ (16)", &done)?;
         // GOOD with an underflow is consistent, but the callers compare whole blocks.
-        ensure(done.data.len() == bytes as usize, || format!("{} bytes of {bytes} came of READ (16)", done.data.len()))?;
+        ensure(done.data.len() == bytes as usize, || {
+            format!("{} bytes of {bytes} came of READ (16)", done.data.len())
+        })?;
         Ok(done.data)
     }
 
@@ -128,6 +130,7 @@ pub(super) fn capacity(aim: &TestTarget) -> CheckResult {
     let due = (last.min(u32::MAX.into()), u64::from(disk.block_bytes));
     let is = (number(&short.data, 0, 4), number(&short.data, 4, 4));
     ensure(is == due, || format!("READ CAPACITY (10) tells {is:?}, and (16) {due:?}: the last block and its bytes"))?;
+    // Both forms may report the same wrong capacity: only a read shows that the last block exists.
     disk.read(last, 1).map(drop)
 }
 

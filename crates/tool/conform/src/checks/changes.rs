@@ -193,6 +193,7 @@ pub(super) fn write_same(aim: &TestTarget) -> CheckResult {
     let whole = content(&disk, 0x41, BLOCKS_MAX);
     fill(&mut disk, 0, &whole)?;
     let (block, pattern) = (disk.block_bytes as usize, content(&disk, 0x42, 1));
+    // In the middle of the written blocks, so that writes outside of the range are detected.
     accepted("WRITE SAME (16)", &disk.send(&cdb16(0x93, 0, 2, 5), &pattern)?)?;
     let mut due = whole;
     due[2 * block..7 * block].chunks_mut(block).for_each(|one| one.copy_from_slice(&pattern));

@@ -103,7 +103,7 @@ pub(super) fn underflow(aim: &TestTarget) -> CheckResult {
 
 pub(super) fn overflow(aim: &TestTarget) -> CheckResult {
     let mut session = small(aim)?;
-    // The CDB asks for more than the initiator has room for: the residual counts what is left out (RFC 7143 §11.4.5.1).
+    // The CDB asks for more than the initiator has room for; the residual counts the rest (RFC 7143 §11.4.5.1).
     let done = session.read(&[0x12, 0, 0, 0, 36, 0], 16)?;
     ensure(done.data.len() <= 16, || format!("{} bytes came, and 16 were expected", done.data.len()))?;
     // 36 bytes of INQUIRY data, of which 16 were expected.

@@ -5,6 +5,7 @@ use crate::wire::{Pdu, Received, Wire};
 use crate::{CheckResult, Finding, TestTarget, ensure};
 use iscsi::login::InitiatorAuth;
 use iscsi::pdu::{Bhs, Isid, LoginRequest, LoginResponse, SegmentLengths, Stage, TargetPdu, Transit, Tsih};
+use iscsi::text::number;
 use iscsi::{DigestOffer, IscsiName, LoginStatus};
 
 pub(super) fn plain(aim: &TestTarget) -> CheckResult {
@@ -23,6 +24,7 @@ pub(super) fn all_keys(aim: &TestTarget) -> CheckResult {
     let mut session = Session::login(aim, |config| {
         config.offer.header_digest = DigestOffer::Accepted;
         config.offer.data_digest = DigestOffer::Accepted;
+        // The upper bounds of the keys, so that the target has to answer with limits of its own.
         config.offer.connections_max = 65_535;
         config.offer.error_recovery_level = 2;
         config.offer.outstanding_r2t_max = 65_535;
@@ -50,7 +52,9 @@ pub(super) fn portal_group(aim: &TestTarget) -> CheckResult {
     admitted(&response)?;
     let text = String::from_utf8_lossy(&pdu.data).into_owned();
     let tag = text.split('\0').find_map(|pair| pair.strip_prefix("TargetPortalGroupTag="));
-    ensure(tag.is_some_and(|tag| tag.parse::<u16>().is_ok()), || format!("it answered {text:?}"))
+    // A number may also be a hexadecimal constant (RFC 7143 §6.1).
+    let is_tag = tag.and_then(number).is_some_and(|tag| tag <= u64::from(u16::MAX));
+    ensure(is_tag, || format!("it answered {text:?}"))
 }
 
 /// Checks that the MaxRecvDataSegmentLength that the target declares is in the range of the key.
@@ -61,7 +65,7 @@ pub(super) fn declared_length(aim: &TestTarget) -> CheckResult {
     let text = String::from_utf8_lossy(&pdu.data).into_owned();
     match text.split('\0').find_map(|pair| pair.strip_prefix("MaxRecvDataSegmentLength=")) {
         None => Err(Finding::Untried("it does not declare it in its first response".to_owned())),
-        Some(told) => ensure(told.parse().is_ok_and(|bytes| (512..1 << 24).contains(&bytes)), || {
+        Some(told) => ensure(number(told).is_some_and(|bytes| (512..1 << 24).contains(&bytes)), || {
             format!("it declares MaxRecvDataSegmentLength={told}, and 512 to 16777215 is the range")
         }),
     }

@@ -109,6 +109,7 @@ fn matrix(aim: &TestTarget, kind: u8, registered: AllowedAccess, stranger: Allow
 pub(super) fn register(aim: &TestTarget) -> CheckResult {
     let [mut session, _] = pair(aim)?;
     clear(&mut session)?;
+    // CLEAR has removed the registration of this nexus, too (SPC-4).
     let done = reserve_out(&mut session, RESERVE, WRITE_EXCLUSIVE, HOLDER, 0)?;
     expect("RESERVE by who is not registered", &done, CONFLICT)
 }

@@ -165,6 +165,7 @@ pub(super) fn extended_copy(unit: &mut Unit) -> CheckResult {
     let name = "EXTENDED COPY (LID1)";
     unit.supports(name, 0x83, Some(0))?;
     let inquiry = unit.inquiry()?;
+    // Hosts learn from 3PC whether the unit copies (SPC-4, standard INQUIRY data).
     ensure(inquiry.bit(5, 3), || "INQUIRY does not say so (3PC is 0)".to_owned())?;
     taken(name, &unit.end(&cdb(0x83, 0, 0))?)
 }

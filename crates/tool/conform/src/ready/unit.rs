@@ -133,6 +133,7 @@ impl Unit {
 
     /// Reads a mode page, from its first byte on, and the header in front of it.
     pub(super) fn mode(&mut self, page: u8, subpage: u8) -> CheckResult<(Answer, Answer)> {
+        // DBD asks for no block descriptors, but a target may send them all the same.
         let answer = self.ask("MODE SENSE (6)", &[0x1A, 0x08, page, subpage, 252, 0], 252)?;
         // Block descriptors, whose length is in byte 3, follow the header of four bytes.
         let behind = answer.0.get(4 + usize::from(answer.u8(3))..).unwrap_or_default().to_vec();

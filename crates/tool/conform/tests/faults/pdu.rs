@@ -6,6 +6,7 @@ use std::net::TcpStream;
 pub(crate) const LOGIN_REQUEST: u8 = 0x03;
 pub(crate) const COMMAND: u8 = 0x01;
 pub(crate) const NOP_OUT: u8 = 0x00;
+pub(crate) const TEXT_REQUEST: u8 = 0x04;
 pub(crate) const DATA_OUT: u8 = 0x05;
 pub(crate) const NOP_IN: u8 = 0x20;
 pub(crate) const RESPONSE: u8 = 0x21;
@@ -36,6 +37,8 @@ pub(crate) const COUNT: usize = 44;
 /// F of every PDU, and S of a Data-In.
 pub(crate) const FINAL: u8 = 0x80;
 pub(crate) const STATUS: u8 = 0x01;
+/// C of a text.
+pub(crate) const CONTINUE: u8 = 0x40;
 pub(crate) const OVERFLOW: u8 = 0x04;
 pub(crate) const UNDERFLOW: u8 = 0x02;
 

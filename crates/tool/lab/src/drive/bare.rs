@@ -130,6 +130,7 @@ impl Carrier for Speaker {
         let header = &mut self.headers[from..];
         header[0] = if op.write { WRITE } else { READ };
         header[4..8].copy_from_slice(&op.bytes.to_be_bytes());
+        // Only a server with a memory looks at the address.
         header[8..16].copy_from_slice(&op.offset.to_be_bytes());
         let to = from + HEADER_BYTES;
         // Consecutive headers are sent as one piece.

@@ -39,6 +39,7 @@ pub(super) async fn carry<W: World, C: Carrier>(
                 Due::Now(op) => {
                     let content = source.begin(&op);
                     lines[turn].carrier.submit(op, content).with_context(|| which(turn))?;
+                    // In turn, so that every connection has the same share of the commands.
                     turn = (turn + 1) % all;
                 }
                 Due::At(then) => break Some(then),
@@ -67,6 +68,7 @@ pub(super) async fn carry<W: World, C: Carrier>(
             source.held(since, now);
         }
         for (index, line) in lines.iter_mut().enumerate() {
+            // One time for all completions of an exchange: they were received by one call.
             while let Some((op, well, data)) = line.carrier.poll_end().with_context(|| which(index))? {
                 source.ended(&op, now, well, data.as_deref());
             }

@@ -50,6 +50,7 @@ struct Shared {
 pub(super) async fn drive<W: World>(world: &W, disk: Rc<W::Disk>, source: Source) -> Result<u64> {
     let shared = Rc::new(Shared { source: RefCell::new(source), ended: Cell::new(0), room: Signal::default() });
     loop {
+        // The borrow ends with this line, because the tasks of the commands borrow the source as well.
         let due = shared.source.borrow_mut().next(world.now());
         match due {
             Due::Now(op) => {
@@ -103,6 +104,7 @@ pub(super) async fn play<W: World>(world: &W, disk: Rc<W::Disk>, script: Script)
         room: Signal::default(),
     });
     loop {
+        // As above: the borrow must not last while a command runs.
         let due = stage.script.borrow_mut().next(world.now());
         match due {
             replay::Due::Now(index) => {
@@ -166,6 +168,7 @@ impl Stage {
 
     /// Makes all writes until now stable.
     async fn flush(&self, disk: &impl BlockDevice) -> Result<(), IoError> {
+        // Taken before the flush: a write that ends meanwhile is not covered by it.
         let written = self.written.take();
         match written {
             Some(written) => disk.flush(written).await.map(drop),

@@ -60,6 +60,7 @@ impl Login {
         // ISID type 10b, random: the qualifier alone is ours to choose (RFC 7143 §11.12.5).
         login.isid = Isid([0x80, 0, 0, 0, high, low]);
         login.auth = self.auth.clone();
+        // Required and not preferred: a target that declines would be measured without digests.
         login.digests = if self.digests { DigestOffer::Required } else { DigestOffer::Never };
         login.connections_max = u16::try_from(self.connections).unwrap_or(u16::MAX);
         // The connections of a session share its tags.
@@ -96,6 +97,7 @@ impl<W: World> Session<W> {
         let speaker = Speaker { machine, lun, block_bytes: 0, under_way: Vec::new() };
         let connections_max = negotiated.connections_max;
         let mut session = Self { stream, speaker, blocks: 0, connections_max, others: Vec::new() };
+        // Before the other connections join: they copy the block length of the first one.
         session.read_capacity(world).await?;
         session.join(world, login, portal).await?;
         Ok(session)
@@ -110,6 +112,7 @@ impl<W: World> Session<W> {
             asked <= u32::from(allowed),
             "{target} allows {allowed} connections to a session, and {asked} were asked for (connections = {asked})"
         );
+        // The first connection has the CID 0.
         for cid in 1..asked as u16 {
             let stream = world.connect(portal, StreamOptions::default()).await;
             let stream = stream.with_context(|| format!("no connection to {portal}"))?;
@@ -203,6 +206,7 @@ impl<W: World> Session<W> {
 
     /// Logs out and closes the connection.
     pub(super) async fn log_out(mut self, world: &W) -> Result<()> {
+        // A target that does not answer delays the end by this limit only. The measurement is over by now.
         self.speaker.machine.logout();
         let until = world.now() + ANSWER_LIMIT;
         while !self.speaker.machine.is_closed() && world.now() < until {
@@ -256,6 +260,7 @@ impl Machine for Speaker {
 impl Carrier for Speaker {
     fn submit(&mut self, op: Op, content: Content) -> Result<()> {
         let operation = if op.write { WRITE_16 } else { READ_16 };
+        // `takes` has checked that the load's commands are whole blocks.
         let lba = op.offset / u64::from(self.block_bytes);
         let cdb = transfer(operation, lba, op.bytes / self.block_bytes);
         let (data_out, data_in) = match content {

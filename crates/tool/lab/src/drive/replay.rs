@@ -35,6 +35,7 @@ pub async fn replay<W: World>(world: &W, mut plan: Plan, way: &Transport, how: R
     let mut unit = ends.open_one(world, 0, true).await?;
     plan.fit(Fit { bytes: unit.bytes(), block_bytes: unit.block_bytes(), wrap: how.wrap })?;
     let guards = plan.writes() && !how.overwrite;
+    // Reported only after the session is closed, so that the target has no session left.
     let in_use = if guards { unit.in_use(world).await? } else { None };
     unit.leave(world).await?;
     if let Some(why) = in_use {

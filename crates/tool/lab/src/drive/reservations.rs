@@ -23,6 +23,7 @@ const PAGE_BYTES: u16 = 4096;
 /// *Source*: SPC-4 PERSISTENT RESERVE IN (6.15), which is permitted under every persistent reservation, and conflicts
 /// with RESERVE.
 pub(super) async fn owners<W: World>(session: &mut Session<W>, world: &W) -> Result<Option<String>> {
+    // The keys first: members of a cluster are registered even while none of them holds a reservation.
     let page = match ask(session, world, READ_KEYS).await? {
         ReservationResponse::Page(page) => page,
         ReservationResponse::Nothing => return Ok(None),
@@ -34,6 +35,7 @@ pub(super) async fn owners<W: World>(session: &mut Session<W>, world: &W) -> Res
     let registered = format!("has {count} registered {keys}{first:#018x}");
     Ok(Some(match ask(session, world, READ_RESERVATION).await? {
         ReservationResponse::Page(page) => match holder(&page) {
+            // Key zero: all registrants hold the reservation (SPC-4, types 7h and 8h).
             Some((0, kind)) => format!("{registered}, and is reserved for them ({})", name(kind)),
             Some((key, kind)) => format!("{registered}, and is reserved for {key:#018x} ({})", name(kind)),
             None => registered,

@@ -17,6 +17,7 @@ pub(super) trait Carrier: Machine {
     fn poll_end(&mut self) -> Result<Option<(Op, bool, Option<Buf>)>>;
     /// Returns true while a submitted command waits for the target's command window.
     fn is_held(&self) -> bool {
+        // Only iSCSI sessions have a command window.
         false
     }
     /// Reacts to a window that may have widened on another connection of the session.

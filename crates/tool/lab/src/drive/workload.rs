@@ -46,6 +46,7 @@ impl Workloads {
         let seconds = window.to.since(window.from).as_secs_f64();
         let mut sample = Sample { seconds, reads, writes, sessions, beside, ..metered };
         if let Some(seen) = &mut sample.seen {
+            // Of the measured load only, like its commands and latencies.
             seen.held_seconds = tallies.held.as_secs_f64();
         }
         sample

@@ -36,6 +36,7 @@ pub(super) fn of(limit: &Limit, figures: &Figures<'_>, machine: &Machine) -> Vec
         Limit::Parity { .. } => {
             say("RAID-10: a write is two operations there");
             say("larger or sequential writes, which fill whole stripes and read nothing");
+            // With write-back the log device gathers writes already.
             if point.write == WritePolicy::Through {
                 say("write = \"back\" with a log device, which gathers writes before parity is made");
             }
@@ -73,6 +74,7 @@ fn cpu(limit: &Limit, figures: &Figures<'_>, say: &mut impl FnMut(&str)) {
     if point.digests {
         say("no digests, where the network is trusted");
     }
+    // Only sequential loads can use larger commands: random ones would read what they do not need.
     if point.largest() < 64 << 10 && point.pattern == Pattern::Sequential {
         say("larger commands: the cost of one does not grow with its bytes as fast");
     }
@@ -80,6 +82,7 @@ fn cpu(limit: &Limit, figures: &Figures<'_>, say: &mut impl FnMut(&str)) {
 
 fn disk(name: &str, figures: &Figures<'_>, say: &mut impl FnMut(&str)) {
     let point = figures.point;
+    // With one operation at a time the disk has no choice of order.
     if figures.at_once(name).is_some_and(|at_once| at_once < 1.5) {
         say("more depth or sessions: the disk has one operation at a time, and can order several");
     }

@@ -101,6 +101,7 @@ impl<'a> Figures<'a> {
 
     /// Describes the most utilized resource of each kind.
     pub(super) fn nearest(&self) -> Vec<String> {
+        // One of each kind, so that every end and the path between them are compared.
         let kinds: [fn(&Use) -> bool; 3] = [
             |used| used.limit == Limit::Initiator,
             |used| used.is_cpu() && used.limit != Limit::Initiator,
@@ -163,6 +164,7 @@ impl<'a> Figures<'a> {
         let waited = threads.any(|thread| thread.queued_seconds > 0.1 * self.sample.seconds);
         let said =
             format!("programs that are neither target nor client had {others:.1} cores meanwhile, and threads waited");
+        // Other programs do no harm as long as no thread of ours waits for a core.
         (waited && others >= OTHERS).then_some(said)
     }
 
@@ -241,6 +243,7 @@ fn uses(point: &Point, sample: &Sample, seen: &Readings) -> Vec<Use> {
         true => format!("{} of daemon {}", thread.name, thread.process),
         false => thread.name.clone(),
     };
+    // A polling target is busy by definition, too.
     for thread in seen.threads.iter().filter(|_| !polls(point)) {
         let (part, name) = (thread.cpu_seconds / seconds, name_of(thread));
         let fact = format!("{name} of the target ran {} of the time", percent(part));
@@ -279,6 +282,7 @@ fn contended(sample: &Sample, seen: &Readings, name_of: impl Fn(&Thread) -> Stri
     let target = seen.threads.iter().map(|thread| (name_of(thread), thread));
     let (name, waiting) =
         client.chain(target).max_by(|(_, one), (_, other)| one.queued_seconds.total_cmp(&other.queued_seconds))?;
+    // Both together are what the thread would have used if cores had been free.
     let queued = waiting.queued_seconds / sample.seconds;
     let wanted = queued + waiting.cpu_seconds / sample.seconds;
     // Other cores first: the client's own core is expected to be busy.

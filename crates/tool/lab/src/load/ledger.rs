@@ -83,6 +83,7 @@ impl Ledger {
         let mut data = Buf::zeroed(op.bytes as usize);
         let first = Self::first(op) as u64;
         for ((block, mark), into) in (first..).zip(self.marks(op)).zip(data.chunks_mut(STAMP_BYTES)) {
+            // Each write has a generation of its own, so that a read shows which write it returns.
             (mark.begun, mark.writing) = (mark.begun + 1, true);
             Stamp { block, generation: mark.begun.into(), seed }.fill(into);
         }

@@ -77,8 +77,8 @@ impl Zipf {
         Self { count: n, zeta, alpha: 1.0 / (1.0 - THETA), eta }
     }
 
-    // The upper 53 bits: as many as a double represents exactly.
     fn rank(&self, random: &mut Random) -> u64 {
+        // The upper 53 bits: as many as a double represents exactly.
         let uniform = (random.next() >> 11) as f64 / (1u64 << 53) as f64;
         let scaled = uniform * self.zeta;
         if scaled < 1.0 {
@@ -96,6 +96,7 @@ impl Zipf {
 fn harmonic(count: u64) -> f64 {
     const EXACT: u64 = 10_000;
     let exact: f64 = (1..=count.min(EXACT)).map(|rank| (rank as f64).powf(-THETA)).sum();
+    // Midpoint rule: the terms from a to b sum up to about the integral from a - 1/2 to b + 1/2.
     let from = |rank: f64| (rank + 0.5).powf(1.0 - THETA) / (1.0 - THETA);
     if count > EXACT { exact + from(count as f64) - from(EXACT as f64) } else { exact }
 }

@@ -130,8 +130,8 @@ impl Source {
         let size = |bytes: u64, weight: u32| {
             let places = unit_bytes / bytes;
             let (mine, of) = (u64::from(share.of_unit.0), u64::from(share.of_unit.1));
-            // Sequential sessions each have their own part of the unit.
-            // With fewer slots than sessions the parts would be empty, and the sessions share all slots.
+            // Sequential sessions each have their own part of the unit. With fewer slots than sessions the parts would
+            // be empty, and the sessions share all slots.
             let (first, count) = match point.pattern {
                 crate::point::Pattern::Sequential if places >= of => (places / of * mine, places / of),
                 _ => (0, places),
@@ -147,6 +147,7 @@ impl Source {
         } else {
             // Poisson processes add up: each session gets its part of the rate.
             let mean_ns = 1e9 * f64::from(share.of) / f64::from(point.rate);
+            // The first command has a random time as well, so that sessions do not begin in step.
             Pace::Open { next: now + pause(mean_ns, &mut random), mean_ns }
         };
         let filler = filler(sizes.iter().map(|size| size.bytes).max().unwrap_or(0));
@@ -238,9 +239,11 @@ impl Source {
     pub fn begin(&mut self, op: &Op) -> Content {
         match &mut self.judge {
             None if op.write => Content::Write(self.filler.slice(..op.bytes as usize)),
+            // Not kept, because copying it would cost the client CPU that the load needs.
             None => Content::Discard,
             Some(judge) if op.write => Content::Write(judge.ledger.borrow_mut().begin_write(op)),
             Some(judge) => {
+                // Taken when the read is sent: from then on it may see newer writes, but no older ones.
                 judge.floors.insert(op.id, judge.ledger.borrow_mut().begin_read(op));
                 Content::Keep
             }
@@ -277,6 +280,7 @@ impl Source {
         if let Pace::Closed { think, thinking } = &mut self.pace
             && !think.is_zero()
         {
+            // All slots think equally long, so the queue is in the order of its times.
             thinking.push_back(now + *think);
         }
         // Commands that were due in the window count, even if they complete after it.

@@ -22,6 +22,7 @@ impl Counters {
     pub(super) fn read(servers: &[u32]) -> Self {
         let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let threads = (0..).zip(servers).flat_map(|(process, &pid)| threads_of(process, pid));
+        // `/sys/block` contains only whole disks.
         let is_whole = |name: &str| fs::exists(format!("/sys/block/{name}")).unwrap_or(false);
         let carries = |name: &str| text(&format!("/sys/class/net/{name}/speed")).trim().parse().ok();
         let ticks = rustix::param::clock_ticks_per_second() as f64;
@@ -51,6 +52,7 @@ impl Counters {
             (disk.operations() > 0).then_some(disk)
         });
         let lines = self.lines.iter().filter_map(|(name, now)| {
+            // An interface that came up meanwhile has no earlier count, and is omitted.
             let then = before.lines.get(name)?;
             Some(Line {
                 received_bytes: now.received_bytes.saturating_sub(then.received_bytes),
@@ -82,8 +84,8 @@ pub(super) fn grown(now: &Disk, then: &Disk, seconds: f64) -> Disk {
     }
 }
 
-// A thread that did not exist before starts at zero.
 fn spent(now: &Thread, then: Option<&Thread>) -> Thread {
+    // A thread that did not exist before starts at zero.
     Thread {
         cpu_seconds: now.cpu_seconds - then.map_or(0.0, |then| then.cpu_seconds),
         queued_seconds: now.queued_seconds - then.map_or(0.0, |then| then.queued_seconds),

@@ -98,6 +98,7 @@ fn end_of(message: &[u8], ports: &BTreeSet<u16>) -> Option<((u16, u16), Sockets)
     // Ports are in network byte order, all other fields in host byte order.
     let port = |at: usize| message.get(at..)?.first_chunk().map(|bytes| u16::from_be_bytes(*bytes));
     let (own, other) = (port(4)?, port(6)?);
+    // Both ends may be on this machine: the portal's port is the target's.
     let server = ports.contains(&own);
     if !server && !ports.contains(&other) {
         return None;

@@ -85,6 +85,7 @@ impl Figures {
     fn of(well: impl Iterator<Item = (u64, u64)>, failed: u64) -> Self {
         let (mut bytes, mut took) = (0_u64, Vec::new());
         for (moved, nanos) in well {
+            // A recorded WRITE SAME may name nearly 2^64 bytes.
             bytes = bytes.saturating_add(moved);
             took.push(nanos);
         }
@@ -94,6 +95,7 @@ impl Figures {
     }
 
     fn of_steps(plan: &Plan, kind: Kind) -> Self {
+        // A plan has no failed commands.
         Self::of(plan.steps().filter(|step| step.kind == kind).map(|step| (step.bytes, step.took_ns)), 0)
     }
 

@@ -66,6 +66,7 @@ impl Plan {
                 Err(why) => *skipped.entry(why).or_insert(0) += 1,
             }
         }
+        // A session without steps needs no login.
         sessions.retain(|steps| !steps.is_empty());
         // Times relative to the first replayed command: what was omitted before it must not delay the replay.
         let first = sessions.iter().filter_map(|steps| steps.first()).map(|step: &Step| step.began_ns).min();

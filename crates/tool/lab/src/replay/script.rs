@@ -67,6 +67,7 @@ impl Script {
     pub fn new(steps: Vec<Step>, pace: Pace, from: Time, seed: u64) -> Self {
         let ends: Vec<u64> = steps.iter().map(|step| step.began_ns.saturating_add(step.took_ns)).collect();
         let mut order: Vec<usize> = (0..steps.len()).collect();
+        // A stable sort: equal completions keep the order of their starts.
         order.sort_by_key(|&step| ends[step]);
         let mut ranks = vec![0; steps.len()];
         order.iter().enumerate().for_each(|(rank, &step)| ranks[step] = rank);
@@ -94,6 +95,7 @@ impl Script {
         let Some(step) = self.steps.get(self.next) else { return Due::Over };
         let due = match self.pace {
             Pace::Recorded { speed } => self.from + Duration::from_secs_f64(step.began_ns as f64 / 1e9 / speed),
+            // All sessions begin together, at either pace.
             Pace::Fast => now.max(self.from),
         };
         if now < due {

@@ -40,8 +40,10 @@ pub(super) struct Bottom {
 impl Bottom {
     fn of(figure: &Figure, labels: Vec<String>, printed: Option<&Printed>) -> Self {
         let numbers: Option<Vec<f64>> = labels.iter().map(|label| quantity(label)).collect();
+        // Bars and heat maps have places of equal width, whatever their labels are.
         let numbers = numbers.filter(|numbers| figure.form == Form::Lines && !numbers.is_empty());
         let log = figure.log_x && numbers.as_ref().is_some_and(|numbers| numbers.iter().all(|number| *number > 0.0));
+        // The axis includes published values, also those at places that we did not measure.
         let drawn = printed.map(|printed| printed.numbers.as_slice()).unwrap_or_default().iter();
         let drawn = drawn.filter(|number| figure.measures.contains(&number.measure));
         let beside = drawn.filter_map(|number| quantity(number.x.as_ref()?)).collect();
@@ -109,6 +111,7 @@ impl<'a> Chart<'a> {
             run.scenario.axes.iter().find(|axis| axis.name == figure.x).map(|axis| axis.labels()).unwrap_or_default();
         let labels: Vec<String> = labels
             .into_iter()
+            // Labels without a point would be empty columns.
             .filter(|label| shown.iter().any(|one| one.labels.get(&figure.x) == Some(label)))
             .collect();
         let mut series: Vec<Series<'a>> = Vec::new();

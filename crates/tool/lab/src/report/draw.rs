@@ -44,6 +44,7 @@ pub(super) fn svg(chart: &Chart<'_>, alone: bool) -> String {
                 printed(&mut body, panel, &slots, &frame);
                 y = frame.bottom() + BETWEEN - 20.0;
             }
+            // The last panel is followed by the axis, and not by another panel.
             y += 20.0 - BETWEEN;
         }
     }
@@ -52,6 +53,7 @@ pub(super) fn svg(chart: &Chart<'_>, alone: bool) -> String {
     let height = (remarks(&mut body, chart, y) + 8.0).ceil();
     let mut svg = Markup::default();
     let view = format!("0 0 {WIDTH} {height}");
+    // As an image with a label, the drawing is one item for a screen reader, and the table has its values.
     let names: [(&str, &dyn std::fmt::Display); 7] = [
         ("xmlns", &"http://www.w3.org/2000/svg"),
         ("class", &"drawing"),
@@ -102,9 +104,11 @@ fn heading(body: &mut Markup, chart: &Chart<'_>) -> f64 {
         y += 20.0;
     }
     let mut x = 12.0;
+    // A heat map has a panel for each series, with its name above it, and needs no legend.
     if chart.figure.form != Form::Heat {
         for (index, series) in chart.series.iter().enumerate().filter(|(_, series)| !series.name.is_empty()) {
             let needs = 34.0 + width(&series.name, 12.0) + 14.0;
+            // At the beginning of a line there is nothing to gain by another line.
             if x + needs > WIDTH && x > 12.0 {
                 (x, y) = (12.0, y + LINE);
             }
@@ -184,6 +188,7 @@ fn printed(body: &mut Markup, panel: &Panel<'_>, slots: &Slots, frame: &Frame) {
         let at =
             x.map_or(WIDTH - RIGHT - 10.0 - everywhere, |x| if x + 22.0 > WIDTH - RIGHT { x - 17.0 } else { x + 9.0 });
         everywhere += if x.is_none() { 9.0 + width(&mark.letters, 11.0) } else { 0.0 };
+        // Not above the panel, where its caption is.
         text(body, "letter", at, (y - 5.0).max(frame.top + 11.0), &mark.letters);
     }
 }
@@ -196,6 +201,7 @@ struct Frame {
 
 impl Frame {
     fn of(values: impl Iterator<Item = f64> + Clone, log: bool, top: f64) -> Self {
+        // From zero where possible, so that the lengths of bars are in proportion.
         Self { top, scale: if log { Scale::log(values) } else { Scale::from_zero(values) } }
     }
 

@@ -31,6 +31,7 @@ pub(super) fn page(runs: &[Run]) -> String {
     page.element("html", &[("xmlns", &"http://www.w3.org/1999/xhtml"), ("lang", &"en")], |html| {
         html.element("head", &[], |head| {
             head.empty("meta", &[("charset", &"utf-8")]);
+            // Before the style sheets: a policy applies only to what follows it.
             head.empty("meta", &[("http-equiv", &"Content-Security-Policy"), ("content", &POLICY)]);
             head.empty("meta", &[("name", &"viewport"), ("content", &"width=device-width, initial-scale=1")]);
             head.leaf("title", &[], &title);
@@ -50,6 +51,7 @@ pub(super) fn page(runs: &[Run]) -> String {
             });
         });
     });
+    // Without it browsers would draw the page in quirks mode.
     format!("<!DOCTYPE html>\n{}", page.finish())
 }
 
@@ -124,6 +126,7 @@ fn section(body: &mut Markup, runs: &[Run], index: usize, run: &Run) {
             let named: [(&str, &dyn std::fmt::Display); 2] =
                 [("id", &format!("figure-{index}-{number}")), ("class", &"unseen")];
             section.leaf("h3", &named, &figure.title);
+            // It scrolls where the page is narrower, so the keyboard must reach it.
             section.element("figure", &[("tabindex", &0), ("aria-label", &figure.title)], |place| place.append(&Markup::made(draw::svg(&chart, false))));
             folded(section, "The figure as a table", |inside| values(inside, &chart));
             published::draw(section, run, &chart);
@@ -153,9 +156,11 @@ fn prose(body: &mut Markup, text: &str) {
 
 /// Compares this build with the other one, if both were measured alternately.
 fn builds(body: &mut Markup, run: &Run) {
+    // Several figures may show the same measure.
     let measures: BTreeSet<Measure> = run.scenario.figures.iter().flat_map(|figure| figure.measures.clone()).collect();
     let measures: Vec<Measure> = measures.into_iter().collect();
     let [this, other] = [Build::This, Build::Other].map(|build| build.to_string());
+    // A run of a single build has no such axis.
     if let Ok(rows) = compare::labels(run, BUILD, &this, &other, &measures) {
         body.leaf("h3", &[], "This build through the other, measured in turn");
         compared(body, &rows);
@@ -238,6 +243,7 @@ fn micros(latency: Option<&Latency>, quantile: f64) -> String {
 fn spread(value: Option<Spread>) -> String {
     match value {
         None => "–".into(),
+        // One round has no range.
         Some(Spread { middle, rounds: 1, .. }) => number(middle),
         Some(Spread { low, middle, high, .. }) => format!("{} ({} to {})", number(middle), number(low), number(high)),
     }
@@ -251,6 +257,7 @@ fn told(labels: &BTreeMap<String, String>) -> String {
 /// Compares later runs of each scenario with its first one.
 fn comparisons(body: &mut Markup, runs: &[Run]) {
     for (index, run) in runs.iter().enumerate() {
+        // All with the first one, so that several runs have a common base.
         let Some(first) = runs[..index].iter().position(|first| first.scenario.name == run.scenario.name) else {
             continue;
         };

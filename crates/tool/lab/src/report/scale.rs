@@ -70,6 +70,7 @@ impl Scale {
             }
             Self::Log { low, high } => {
                 let decades = (high / low).log10();
+                // Over few decades the powers of ten alone would be too few ticks.
                 let of_a_decade: &[f64] = if decades < 2.0 { &[1.0, 2.0, 5.0] } else { &[1.0] };
                 let every = (decades / DECADES_MAX).ceil().max(1.0) as usize;
                 let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);

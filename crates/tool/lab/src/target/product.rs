@@ -66,6 +66,7 @@ impl Product {
             None => Vec::new(),
         };
         let proof: Vec<&str> = proof.iter().map(String::as_str).collect();
+        // Every initiator, since each client of a load has a name of its own.
         product.command(&[&["host", "add", "anyone", "--any"][..], &proof].concat())?;
         let block_bytes = setup.block_bytes.to_string();
         let size = format!("{}KiB", setup.unit_bytes >> 10);
@@ -104,6 +105,7 @@ impl Product {
         let size = Size::new(shape.disk_bytes).exact();
         make_pool_of(self, folder, shape.level, shape.disks as usize, &size)?;
         if let Some((folder, bytes)) = &shape.log {
+            // Two disks, which the log device mirrors.
             let names = ["log0", "log1"];
             names.iter().try_for_each(|name| add_disk(self, folder, name, &Size::new(*bytes).exact()))?;
             self.command(&[&["pool", "add-log", "tank"][..], &names].concat())?;
@@ -121,6 +123,7 @@ impl Product {
     /// Runs a command, and returns its result.
     pub fn attempt(&self, arguments: &[&str]) -> Result<Ended> {
         let mut command = Command::new(&self.launch.build);
+        // Several daemons may run on one machine; the socket selects this one.
         command.arg("--socket").arg(self.socket()).args(arguments);
         run_within(&mut command, COMMAND_LIMIT)
     }

@@ -39,6 +39,7 @@ impl Spdk {
         let (socket, log) = (setup.folder.join("spdk.sock"), setup.folder.join("spdk.log"));
         let mut command = Command::new(&setup.build);
         let cores: Vec<String> = setup.cores.iter().map(ToString::to_string).collect();
+        // SPDK pins its threads itself, and needs no `taskset`.
         command.arg("-r").arg(&socket).args(["-m", &format!("[{}]", cores.join(","))]);
         // No PCI device of this machine is touched. `--wait-for-rpc` lets options be set before the subsystems start.
         command.args(["--no-pci", "--wait-for-rpc"]);
@@ -59,6 +60,7 @@ impl Spdk {
     fn configure(&mut self, setup: &Setup, socket: &Path) -> Result<()> {
         let mut door = self.open(socket)?;
         door.ask("iscsi_set_options", json!({ "max_queue_depth": QUEUE_DEPTH }))?;
+        // SPDK takes options only before this request.
         door.ask("framework_start_init", Value::Null)?;
         let (host, port) = (setup.portal.ip().to_string(), setup.portal.port().to_string());
         let portal = json!({ "host": host, "port": port });

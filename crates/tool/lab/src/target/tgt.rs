@@ -84,8 +84,8 @@ fn admin(control: &str, arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
-// The control socket may lag behind the portal.
 fn await_socket(control: &str) -> Result<()> {
+    // The control socket may lag behind the portal.
     let mut answer = Ok(());
     for _ in 0..100 {
         answer = admin(control, &["--op", "show", "--mode", "sys"]);

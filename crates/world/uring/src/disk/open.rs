@@ -54,7 +54,7 @@ impl Disk {
         };
         let access = Access { align, is_file, read_only: options.read_only, can_punch: shape.can_punch };
         tracing::debug!(path, ?geometry, ?access, "disk opened");
-        let faults = ErrorState::none(path.to_owned());
+        let faults = Rc::new(ErrorState::none(path.to_owned()));
         let pace = is_file.then(|| LatencyModel::of(&world, path, shape.bytes)).flatten();
         Ok(Self {
             world,

@@ -47,6 +47,7 @@ fn killing(adjustment: &str) -> Option<Finding> {
 
 /// Checks for a time service: snapshot locks and scrub windows follow the clock.
 fn clock(timesyncd: &Path, chrony: &Path) -> Option<Finding> {
+    // systemd-timesyncd creates its file at the first synchronization. chrony has no such file, so its folder must do.
     if timesyncd.exists() || chrony.exists() {
         return Some(Finding::good("clock", "is synchronized"));
     }

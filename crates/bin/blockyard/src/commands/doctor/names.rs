@@ -44,6 +44,7 @@ impl Own {
 
     fn has(&self, address: &str) -> bool {
         let is_local = |(ip, port): &(IpAddr, u16)| std::net::SocketAddr::new(*ip, *port).to_string() == address;
+        // As text, because a target may be known by a DNS name, which is not resolved here.
         self.portals.contains(address) || self.machine.iter().any(is_local)
     }
 }

@@ -11,6 +11,7 @@ use model::{ErrorPolicy, Name, OperationId, OperationKind, PoolPolicy, PoolRepor
 
 pub(super) fn set(desk: &CommandContext, name: &Name, settings: Vec<(String, String)>) -> Result<(), Failure> {
     let answer = if settings.is_empty() {
+        // Not an empty PATCH: a viewer may read the settings, but not change them.
         desk.client.get(&pool_path(name), "pool")?
     } else {
         let settings = settings.into_iter().collect();
@@ -45,6 +46,7 @@ pub(super) fn scrub(desk: &CommandContext, command: ScrubCommand) -> Result<(), 
             if wait {
                 let id = OperationId::of(OperationKind::Scrub, &pool);
                 follow(&desk.client, &id, !desk.out.is_quiet(), WaitTimeout::new(patience))?;
+                // A command prints one JSON object, and that was the answer to the start.
                 return if desk.out.is_json() { Ok(()) } else { status(desk, &pool, &ListOptions::default()) };
             }
             Ok(())

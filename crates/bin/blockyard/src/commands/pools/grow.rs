@@ -29,6 +29,7 @@ pub(super) fn add_member(
         let answer = desk.client.post(&format!("{}/members", pool_path(name)), &request, "pool")?;
         desk.out.done(&answer, &format!("disk {} is joining pool {name}, see blockyard pool show {name}", request.disk))
     })?;
+    // Outside of `with_disk`, which would try to remove the new member if the wait timed out.
     if let Some(patience) = patience {
         return progress::judge(&progress::follow(&desk.client, name, !desk.out.is_quiet(), patience)?);
     }

@@ -24,6 +24,7 @@ pub(super) fn write(desk: &CommandContext, name: &Name, path: &Path) -> Result<(
     let SecretText::Hex { hex } = key else { return Err(not_a_key(path, "the daemon sent no key")) };
     // The copy of the key in the line is wiped when it is dropped.
     let line = Zeroizing::new(format!("{MAGIC} {id} {hex}\n"));
+    // Never overwrites: an existing file may be the only key of another pool.
     let written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     let written = written.and_then(|mut file| {
         file.write_all(line.as_bytes())?;
@@ -45,6 +46,7 @@ pub(super) fn read(path: &Path) -> Result<SecretText, Failure> {
     let read = bounded::source(path, FILE_BYTES_MAX).and_then(bounded::text_of);
     let text = Zeroizing::new(read.map_err(|error| not_a_key(path, &error.to_string()))?);
     match text.split_whitespace().collect::<Vec<_>>()[..] {
+        // The identifier is for people. The daemon tests the key on the volumes of the pool.
         [MAGIC, _, hex] if hex.len() == KEY_DIGITS => Ok(SecretText::Hex { hex: hex.to_owned() }),
         _ => Err(not_a_key(path, "it is truncated or not a pool key")),
     }

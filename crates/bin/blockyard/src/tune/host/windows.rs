@@ -24,6 +24,7 @@ fn cards(machine: Machine) -> Step {
     ];
     // With hyper-threads, RSS uses the first processor of each core.
     let step = if machine.threads { 2 } else { 1 };
+    // Each value is at least one, because both counts are typed by an administrator.
     let each = (machine.cores / machine.ports.max(1)).max(1);
     for port in 0..machine.ports {
         // With more ports than cores, ports share cores.

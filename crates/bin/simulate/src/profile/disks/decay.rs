@@ -43,6 +43,7 @@ pub(super) async fn play(stage: &Stage) -> CheckResult<()> {
             stage.until_over(&traffic, Duration::from_secs(1)).await;
         }
         stage.until_quiet(&traffic).await?;
+        // The faults are still active here: hosts must not notice them.
         stage.check_all_blocks(&units).await?;
         liars.iter().for_each(|(disk, _)| disk.set_faults(DiskFaults::default()));
         pool.lies.set(false);
@@ -86,6 +87,7 @@ fn corrupt(stage: &Stage, disk: &DiskHandle, forgets: bool) {
     tracing::info!(?disk, ?faults, "a disk lies");
     disk.set_faults(faults);
     if chance.percent(40) {
+        // Within every disk of the pool: the smallest one has 112 MiB.
         let start = chance.within(0..=100 << 20);
         let rotten = start..start + chance.within(512..=2 << 20);
         tracing::info!(?disk, ?rotten, "a disk rots");

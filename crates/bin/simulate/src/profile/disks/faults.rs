@@ -109,6 +109,7 @@ impl FaultInjector<'_> {
             3 => handle.set_faults(DiskFaults { write_error_per_million: often, ..faults }),
             4 => handle.set_faults(DiskFaults { flush_error_per_million: often, ..faults }),
             5 => {
+                // From half of the first deadline to five times of it: some operations end in time, others do not.
                 let slow = FIRST_DEADLINE / 2..=DISK_PATIENCE;
                 handle.set_faults(DiskFaults { slow_per_million: often, slow, ..faults });
             }

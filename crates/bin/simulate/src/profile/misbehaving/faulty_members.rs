@@ -230,6 +230,7 @@ impl<'a> FaultyMembers<'a> {
     async fn replace(&mut self, lost: &MemberReport) -> CheckResult<()> {
         let replacement = self.pool.add_replacement(self.stage).await?;
         let handle = self.pool.handle(self.stage, &replacement)?;
+        // A missing member has no disk, and the order identifies it by `member`.
         let failed = lost.disk.clone().unwrap_or_else(|| replacement.clone());
         let order = Order::ReplaceDisk { failed, member: Some(lost.id), replacement, force: false };
         match self.stage.ask(order).await {
@@ -290,6 +291,7 @@ impl<'a> FaultyMembers<'a> {
         if self.stage.chance.percent(30) {
             return Ok(false);
         }
+        // A disk that was away when the data plane started is not open yet.
         self.pool.find_late_disks(self.stage).await;
         let Report::Disks(disks) = self.stage.order(Order::Disks).await? else {
             return Err("Disks was not answered with disks".to_owned());

@@ -134,6 +134,7 @@ fn report_luns(random: &mut Random) -> Request {
 
 fn capacity(random: &mut Random) -> Request {
     if random.one_in(2) {
+        // Both fields are obsolete (SBC-3).
         let (pmi, lba) = (flags(random, &[0x01]), flags(random, &[0x05]));
         let cdb = [0x25, 0, 0, 0, 0, lba, 0, 0, pmi, 0];
         return Request::new("READ CAPACITY (10)", &cdb).reading(8);

@@ -136,6 +136,7 @@ impl<D: BlockDevice + 'static, R: Runtime> BlockDevice for WriteBack<D, R> {
                 Err(_) => log.failure_recorded().await?,
             }
         }
+        // Under the lock, and with its record kept in the log, until the device has done it.
         inner.device.discard(extent).await
     }
 }

@@ -164,6 +164,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
     }
 
     async fn write_run(&self, group: u16, start: u64, data: View) -> Result<Written, MapError> {
+        // As for data: a group that the catalog calls clean is not resynced after a crash.
         let _writing = self.shared.start_write(group).await.map_err(|_| MapError::CatalogLost)?;
         let written = self.shared.gate(group).device().write(Lba(start), data).await;
         written.map_err(|error| MapError::Group { group, error })

@@ -120,6 +120,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
     /// Zeroes the log ahead, so that the place of block `sequence` holds a log block or zeros.
     pub(crate) async fn prepare_log(&self, sequence: u64) -> Result<(), MapError> {
         let ring = u64::from(self.log_blocks);
+        // One lap at most: after it every place of the ring holds a block of this log.
         let (blank, needed) = (self.prepared.get(), prepared_end(sequence).min(ring));
         if blank < needed {
             let zeros = View::zeroed((needed - blank) as usize * BLOCK);

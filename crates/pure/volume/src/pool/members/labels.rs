@@ -48,6 +48,7 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
         let generation = store.generation();
         let mut wrong = Vec::new();
         for (id, disk) in store.disks() {
+            // The others have not had the commits since they were given up, and are rebuilt when they return.
             let takes_part =
                 store.with_catalog(|catalog| catalog.member(id).is_some_and(|member| member.state.takes_part()));
             if takes_part {

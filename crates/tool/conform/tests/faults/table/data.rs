@@ -113,6 +113,12 @@ pub(super) const FAULTS: &[Fault] = &[
     answer("underflow and overflow at once", "data.underflow", "its PDU breaks a rule", |pdu, seen| {
         inquiry_end(pdu, seen, |pdu| pdu.header[1] |= OVERFLOW | UNDERFLOW)
     }),
+    answer("an INQUIRY that is BUSY with too much data", "data.underflow", "gave 300 bytes", |pdu, seen| {
+        inquiry_end(pdu, seen, |pdu| {
+            pdu.header[3] = 8;
+            pdu.data.resize(300, 0);
+        })
+    }),
     answer("an overflow that is not told", "data.overflow", "the residual is None", |pdu, seen| {
         inquiry_end(pdu, seen, |pdu| {
             pdu.header[1] &= !OVERFLOW;
@@ -144,6 +150,24 @@ pub(super) const FAULTS: &[Fault] = &[
     answer("Data-In that is sent again with other data", "recovery.data", "another PDU came", |pdu, seen| {
         let is_other = pdu.opcode() == DATA_IN && seen.is_of(pdu, READ_10) && is_again(pdu, seen);
         only(is_other, || pdu.data[0] ^= 1)
+    }),
+    answer("a read that is BUSY", "recovery.data", "the read ended after 1 PDUs", |pdu, seen| {
+        if pdu.opcode() != DATA_IN || !seen.is_of(pdu, READ_10) {
+            return PduAction::Pass;
+        }
+        if !pdu.ends() {
+            return PduAction::Drop;
+        }
+        match apart(pdu, 0) {
+            PduAction::Instead(mut pdus) => {
+                // Only the status is left, and no Data-In came before it.
+                let mut response = pdus.split_off(1).remove(0);
+                response.header[3] = 8;
+                response.put(DATA_SN, 0);
+                PduAction::Instead(vec![response])
+            }
+            deed => deed,
+        }
     }),
     answer("a status that is sent again with another number", "recovery.status", "another PDU came", |pdu, seen| {
         let is_other = pdu.opcode() == DATA_IN && seen.is_of(pdu, READ_10) && is_again(pdu, seen);

@@ -1,9 +1,10 @@
 //! Faults of requests other than commands: pings, texts, Reject, logouts.
 
 use crate::fault::{Fault, PduAction, ProxyState, answer, only, request};
+use crate::parts::{PART, ask_again};
 use crate::pdu::{
-    ASYNC, EXP_CMD_SN, FINAL, LOGOUT_RESPONSE, MAX_CMD_SN, NOP_IN, NOP_OUT, Pdu, REJECT, RESPONSE, STAT_SN, TAG,
-    TASK_RESPONSE, TEXT_RESPONSE, TRANSFER_TAG,
+    ASYNC, CONTINUE, EXP_CMD_SN, FINAL, LOGOUT_RESPONSE, MAX_CMD_SN, NOP_IN, NOP_OUT, Pdu, REJECT, RESPONSE, STAT_SN,
+    TAG, TASK_RESPONSE, TEXT_RESPONSE, TRANSFER_TAG,
 };
 
 fn of(opcode: u8, pdu: &mut Pdu, change: impl FnOnce(&mut Pdu)) -> PduAction {
@@ -31,6 +32,13 @@ pub(super) const FAULTS: &[Fault] = &[
     answer("SendTargets names another target", "requests.send-targets", "it answered", |pdu, _| {
         of(TEXT_RESPONSE, pdu, |pdu| pdu.replace("iqn.", "iqn.x"))
     }),
+    answer("a text without an end", "requests.send-targets", "has no end after 1024 parts", |pdu, _| {
+        of(TEXT_RESPONSE, pdu, |pdu| {
+            pdu.header[1] = CONTINUE;
+            pdu.put(TRANSFER_TAG, PART);
+        })
+    })
+    .reading(ask_again),
     answer("a Text Response names another task", "requests.send-targets", "names task", |pdu, _| {
         of(TEXT_RESPONSE, pdu, |pdu| pdu.add(TAG, 1))
     }),

@@ -140,6 +140,15 @@ pub(super) const FAULTS: &[Fault] = &[
     request("VERIFY compares nothing", "blocks.verify-compares", "e/1d/00 is due", |pdu, _| {
         command(VERIFY_16, pdu, |pdu| pdu.header[CDB + 1] = 0)
     }),
+    answer("a read that is GOOD without data", "blocks.verify-compares", "0 bytes of 2048 came", |pdu, seen| {
+        let is_it = pdu.opcode() == crate::pdu::DATA_IN && seen.is_of(pdu, READ_16);
+        let bytes = pdu.data.len() as u32;
+        only(is_it, || {
+            pdu.header[1] |= UNDERFLOW;
+            pdu.put(COUNT, bytes);
+            pdu.data.clear();
+        })
+    }),
     answer("a miscompare of VERIFY is a medium error", "blocks.verify-compares", "e/1d/00 is due", |pdu, _| {
         sense(pdu, 0x1d, (3, 0x11, 0))
     }),

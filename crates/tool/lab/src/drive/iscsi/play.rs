@@ -67,6 +67,7 @@ impl Speaker {
             cdb[1] = if step.kind == Kind::WriteSame { UNMAP } else { FUA };
         }
         let (data_out, data_in) = match step.kind {
+            // A trace has no data, so there is nothing that the content could be compared with.
             Kind::Read => (None, DataIn::Discard(u32::try_from(step.bytes)?)),
             // Written data carries stamps that identify its location.
             Kind::Write => (Some(Rope::from(script.data(index))), DataIn::None),

@@ -15,6 +15,7 @@ pub(super) fn draw(body: &mut Markup, chart: &Chart<'_>, panel: &Panel<'_>, slot
             let x = middle + (index as f64 - count / 2.0) * thick;
             let Some(spread) = value else { continue };
             let top = frame.y(spread.middle);
+            // One unit on each side separates neighboring bars.
             let (at, wide) = (round(x + 1.0), round((thick - 2.0).max(1.0)));
             // A value near zero remains visible as a thin bar.
             let high = round((floor - top).max(0.5));
@@ -29,6 +30,7 @@ pub(super) fn draw(body: &mut Markup, chart: &Chart<'_>, panel: &Panel<'_>, slot
                 body.empty("path", &[("class", &"whisker"), ("d", &whisker(x + thick / 2.0, least, most))]);
             }
             let label = short(three_digits(spread.middle));
+            // A label that is wider than its bar would overlap the next one.
             if width(&label, 10.0) < thick {
                 text(body, "value", x + thick / 2.0, most.min(top) - 4.0, &label);
             }
@@ -44,8 +46,8 @@ pub(super) fn sample(body: &mut Markup, index: usize, x: f64, y: f64) {
     );
 }
 
-// Beyond the colors, fainter variants distinguish series.
 fn class(index: usize) -> String {
+    // Beyond the colors, fainter variants distinguish series.
     let turn = ["", " pale", " faint"][index / COLOURS % 3];
     format!("bar s{}{turn}", index % COLOURS)
 }

@@ -30,6 +30,7 @@ pub(super) fn draw(body: &mut Markup, chart: &Chart<'_>, slots: &Slots, mut y: f
 }
 
 fn column(body: &mut Markup, latency: &Latency, middle: f64, room: f64, frame: &Frame) {
+    // On a logarithmic scale cells of equal height are equal factors.
     let cell = |nanos: u64| ((nanos as f64 / 1e3).log2() * CELLS_OF_AN_OCTAVE).floor();
     let mut cells: Vec<(f64, u64)> = Vec::new();
     // Buckets are ascending, so only the last cell can be that of the next bucket.
@@ -39,6 +40,7 @@ fn column(body: &mut Markup, latency: &Latency, middle: f64, room: f64, frame: &
             _ => cells.push((cell(nanos), count)),
         }
     }
+    // The fullest cell of each column, so that columns with few commands are as visible as others.
     let most = cells.iter().map(|(_, count)| *count).max().unwrap_or(0);
     let (x, wide) = (round(middle - room * 0.46), round(room * 0.92));
     for (cell, count) in cells.into_iter().filter(|(_, count)| *count > 0) {

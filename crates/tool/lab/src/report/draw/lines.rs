@@ -27,9 +27,11 @@ pub(super) fn draw(body: &mut Markup, chart: &Chart<'_>, panel: &Panel<'_>, slot
         }
         for (x, spread) in known {
             let (low, high) = (frame.y(spread.low), frame.y(spread.high));
+            // The marker would hide a shorter whisker.
             if low - high > 2.0 {
                 body.empty("path", &[("class", &class(index, false, "spread")), ("d", &whisker(x, low, high))]);
             }
+            // Drawn after the whisker, so that it is not crossed by it.
             let mark = marker(index, x, frame.y(spread.middle));
             body.empty("path", &[("class", &class(index, false, "mark")), ("d", &mark)]);
         }

@@ -8,6 +8,7 @@ use crate::run::Run;
 /// Draws a row for each measured point; nothing for a run without meter readings.
 pub(super) fn draw(body: &mut Markup, run: &Run) {
     let metered = |point: &crate::run::Measured| point.samples.iter().any(|sample| sample.seen.is_some());
+    // A run may have been kept without the readings of its meters.
     if !run.points.iter().any(metered) {
         return;
     }

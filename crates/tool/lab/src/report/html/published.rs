@@ -47,6 +47,7 @@ fn numbers(body: &mut Markup, run: &Run, chart: &Chart<'_>, printed: &Printed) {
     table(body, &format!("{}'s numbers beside ours", printed.paper), &heads, |rows| {
         for one in &printed.numbers {
             let residuals = one.residuals(run, chart.figure);
+            // Listed all the same, so that no number of the paper is left out.
             if residuals.is_empty() {
                 let words = [one.what.clone(), "no point of ours stands there".to_owned()];
                 row(rows, &words, &[one.said(), "–".into(), "–".into()]);
@@ -79,6 +80,7 @@ fn claims(body: &mut Markup, run: &Run, printed: &Printed) {
             }
             for held in held {
                 let verdict = match held.agrees {
+                    // Its interval is a single value, which hardly ever is within the paper's range.
                     _ if held.ours.rounds.len() < 2 => "one round shows nothing",
                     true => "agrees",
                     false => "does not agree",
